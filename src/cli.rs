@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ansc_tuner::lab::Contender;
+use ansc_tuner::lab::{Contender, LabError};
 use ansc_tuner::model;
 use clap::{Args, Parser, Subcommand};
+
+use crate::{Error, lab};
 
 pub use artifacts::*;
 #[cfg(feature = "fleet")]
@@ -437,6 +439,30 @@ pub struct Lab {
     /// Print one JSON object in place of text
     #[arg(long)]
     pub json: bool,
+}
+
+impl Lab {
+    /// The searches that are compared.
+    pub fn searches(&self) -> Result<lab::Lab, Error> {
+        Ok(lab::Lab {
+            workload: self.workload.clone(),
+            subgraph: self.subgraph,
+            strategies: self.strategies.clone(),
+            seeds: self.seeds,
+            trials: self.trials,
+            per_round: self.per_round,
+            cost_model: self.cost_model,
+            trained: self.trained.clone(),
+            space: self.space.parse().map_err(LabError::from)?,
+            no_layout: self.no_layout,
+            simulated: self.simulated,
+            settle: self.settle,
+            run_limit: self.run_limit,
+            records: self.tuned.records.clone(),
+            threads: self.tuned.threads,
+            target_cpu: self.machine.target_cpu.clone(),
+        })
+    }
 }
 
 #[derive(Args, Debug)]

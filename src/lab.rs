@@ -1,25 +1,24 @@
-//! Search strategies side by side on one subgraph: options of the command line to a run of the
-//! laboratory.
+//! Search strategies side by side on one subgraph: from options to a run of the laboratory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ansc_codegen::Target;
-use ansc_frontend::import::ImportOptions;
 use ansc_sketch::{Machine, Task};
 use ansc_tuner::Records;
-use ansc_tuner::lab::{Comparison, Lab, LabError, Options as LabOptions, Watch};
+use ansc_tuner::lab::{
+    Comparison, Contender, Lab as Laboratory, LabError, Options as LabOptions, Space, Watch,
+};
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};
+use ansc_tuner::model;
 use ansc_tuner::records::{InMemory, Journal, Sqlite};
 use ansc_tuner::title::title;
 use ansc_tuner::tune::Weighted;
 
 use crate::Error;
 use crate::choice::{Schedules, gpu_name, target_name};
-use crate::cli;
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
-use crate::quantize::asked;
 use crate::search;
 
 /// The device that schedules are for, and its name in records. The simulated device is the same on
@@ -31,45 +30,76 @@ struct Device {
     schedules: Schedules,
 }
 
+/// The subgraph, and the searches that are compared on it.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// A generated workload, or an ONNX model.
+    pub workload: String,
+    /// The subgraph by its number; the one with the most operations, if none is named.
+    pub subgraph: Option<usize>,
+    pub strategies: Vec<Contender>,
+    /// As many runs of each strategy, with the seeds 0, 1, ..
+    pub seeds: u64,
+    /// Candidates that each run measures.
+    pub trials: usize,
+    /// Candidates that are measured in one go.
+    pub per_round: usize,
+    pub cost_model: model::Kind,
+    /// A file with a trained model, which goes before `cost_model`.
+    pub trained: Option<PathBuf>,
+    pub space: Space,
+    /// Leave weights in the order in which the model has them.
+    pub no_layout: bool,
+    /// Measure on a device that is only computed.
+    pub simulated: bool,
+    /// Leaders of each run that are measured again at its end, unless the device is exact.
+    pub settle: usize,
+    /// A candidate that takes longer has failed.
+    pub run_limit: Duration,
+    /// Where measurements are kept; those of the device that is computed need no file.
+    pub records: Option<PathBuf>,
+    /// Threads that candidates run on; 0 takes all cores.
+    pub threads: usize,
+    /// The CPU that is compiled for, by its name.
+    pub target_cpu: String,
+}
+
+/// `compiled` says how a model is to be compiled.
 pub fn compare(
-    args: &cli::Lab,
-    import: impl FnOnce(&Path) -> Result<ImportOptions, Error>,
-    aim: impl FnOnce(&mut Options) -> Result<(), Error>,
+    asked: &Lab,
+    compiled: impl FnOnce(&Path) -> Result<Options, Error>,
     watch: &dyn Watch,
 ) -> Result<Comparison, Error> {
     let folder = tempfile::tempdir()
         .map_err(|e| Error::Machine(format!("a temporary folder cannot be made: {e}")))?;
-    let model = workload(&args.workload, folder.path())?;
-    let target = Target::parse(&args.machine.target_cpu)?;
-    let mut options = Options::new(import(&model)?, target);
-    options.schedules.sums = args.accuracy.sums();
-    asked::apply(&model, &args.accuracy, &mut options)?;
-    aim(&mut options)?;
-    let device = device(args, &options)?;
+    let model = workload(&asked.workload, folder.path())?;
+    let mut options = compiled(&model)?;
+    let device = device(asked, &options)?;
     options.schedules = device.schedules;
-    let chosen = choose(pipeline::tasks(&model, &options)?, args.subgraph)?;
-    let task = if args.no_layout { without_constants(&chosen.task) } else { chosen.task.clone() };
+    let chosen = choose(pipeline::tasks(&model, &options)?, asked.subgraph)?;
+    let task = if asked.no_layout { without_constants(&chosen.task) } else { chosen.task.clone() };
     let interrupt = search::Interrupt::new();
     let threads = options.schedules.threads;
-    let mut measurer = measurer(args, device.worker, threads)?;
-    let mut records: Box<dyn Records> = match &args.tuned.records {
-        None if args.simulated => Box::new(InMemory::default()),
-        _ => Box::new(Sqlite::open(&search::records_path(&args.tuned))?),
+    let mut measurer = measurer(asked, device.worker, threads)?;
+    let mut records: Box<dyn Records> = match &asked.records {
+        None if asked.simulated => Box::new(InMemory::default()),
+        None => Box::new(Sqlite::open(Path::new(search::DEFAULT_RECORDS))?),
+        Some(path) => Box::new(Sqlite::open(path)?),
     };
     let options = LabOptions {
-        strategies: args.strategies.clone(),
-        seeds: args.seeds,
-        trials: args.trials,
-        per_round: args.per_round,
-        cost_model: args.cost_model,
-        trained: args.trained.clone(),
-        space: args.space.parse().map_err(LabError::from)?,
-        settle: if args.simulated { 0 } else { args.settle },
+        strategies: asked.strategies.clone(),
+        seeds: asked.seeds,
+        trials: asked.trials,
+        per_round: asked.per_round,
+        cost_model: asked.cost_model,
+        trained: asked.trained.clone(),
+        space: asked.space.clone(),
+        settle: if asked.simulated { 0 } else { asked.settle },
         target: device.name,
         version: env!("CARGO_PKG_VERSION").into(),
         threads,
     };
-    let lab = Lab {
+    let lab = Laboratory {
         measurer: measurer.as_mut(),
         records: records.as_mut(),
         watch,
@@ -80,9 +110,9 @@ pub fn compare(
     Ok(Comparison { task: title(chosen.nodes(), &chosen.task.name), ..comparison })
 }
 
-fn device(args: &cli::Lab, options: &Options) -> Result<Device, Error> {
+fn device(asked: &Lab, options: &Options) -> Result<Device, Error> {
     let untuned = options.schedules.clone();
-    if args.simulated {
+    if asked.simulated {
         let Simulated { cores, vector_bytes, registers, .. } = Simulated::default();
         let machine = Machine::new(vector_bytes, registers);
         let schedules = Schedules { machine, threads: cores, ..untuned };
@@ -93,18 +123,18 @@ fn device(args: &cli::Lab, options: &Options) -> Result<Device, Error> {
         search::Device::Cpu => target_name(&options.target),
         search::Device::Gpu { sm } => gpu_name(sm),
     };
-    let schedules = Schedules { threads: worker.threads(args.tuned.threads), ..untuned };
+    let schedules = Schedules { threads: worker.threads(asked.threads), ..untuned };
     Ok(Device { worker: Some(worker), name, schedules })
 }
 
 fn measurer(
-    args: &cli::Lab,
+    asked: &Lab,
     device: Option<search::Device>,
     threads: usize,
 ) -> Result<Box<dyn Measurer>, Error> {
     let Some(device) = device else { return Ok(Box::new(Simulated::default())) };
-    let worker = search::worker_command(device, &args.machine.target_cpu)?;
-    let options = LocalOptions { run_limit: args.run_limit, ..LocalOptions::new(worker, threads) };
+    let worker = search::worker_command(device, &asked.target_cpu)?;
+    let options = LocalOptions { run_limit: asked.run_limit, ..LocalOptions::new(worker, threads) };
     let local = LocalMeasurer::new(options).map_err(LabError::from)?;
     Ok(Box::new(local))
 }

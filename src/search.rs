@@ -1,5 +1,4 @@
-//! Searching for the schedules of a model's kernels: options of the command line to a run of the
-//! tuner.
+//! Searching for the schedules of a model's kernels: from options to a run of the tuner.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +9,13 @@ use ansc_codegen::Target;
 use ansc_tuner::measure::{Caches, WorkerCommand};
 use ansc_tuner::model::{self, Corrected, CostModel, Known, SharedModel, WarmUp};
 use ansc_tuner::records::{MachineRecord, Sqlite};
-use ansc_tuner::scheduler::Objective;
+use ansc_tuner::scheduler::{self, Objective};
+use ansc_tuner::strategy;
 use ansc_tuner::tune::{self, Report, Tuner, Watch, Weighted};
 use ansc_tuner::{Records, SearchStrategy};
 
 use crate::Error;
 use crate::choice::{Aim, Schedules, cold_target_name, gpu_name, target_name};
-use crate::cli::{Constants, Search, Tuned};
 use crate::host;
 use crate::kinds::{self, Kind};
 use crate::limits;
@@ -60,8 +59,44 @@ pub fn threads(wanted: usize) -> usize {
     }
 }
 
-pub fn records_path(tuned: &Tuned) -> PathBuf {
-    tuned.records.clone().unwrap_or_else(|| DEFAULT_RECORDS.into())
+/// How long and how to search.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Candidates that are measured in one go.
+    pub per_round: usize,
+    /// How long it may take.
+    pub time: Option<Duration>,
+    /// How trials are shared out among kernels.
+    pub scheduler: scheduler::Options,
+    /// The seed of random choices.
+    pub seed: u64,
+    pub constants: Constants,
+    pub strategy: strategy::Kind,
+    pub cost_model: model::Kind,
+    /// A file with a trained model, which goes before `cost_model`.
+    pub trained: Option<PathBuf>,
+}
+
+/// Where a kernel finds its constants while it is measured.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constants {
+    /// As the model will find them.
+    Auto,
+    /// In the caches.
+    Warm,
+    /// In memory.
+    Cold,
+}
+
+/// Where measurements are kept, and what they are for.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The file of records.
+    pub records: PathBuf,
+    /// Threads that schedules are for; 0 takes all cores.
+    pub threads: usize,
+    /// Whether kernels that the records do not know get what comes with the compiler.
+    pub shipped: bool,
 }
 
 /// A model, and how it is to be compiled.
@@ -71,28 +106,28 @@ pub type Asked<'a> = (&'a Path, &'a Options);
 /// that of the first model.
 pub fn tune(
     models: &[Asked<'_>],
-    (search, tuned): (&Search, &Tuned),
+    (search, kept): (&Search, &Kept),
     trials: usize,
     place: Place<'_>,
     watch: &dyn Watch,
 ) -> Result<Report, Error> {
-    kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
+    kinds::expect_if_there(&kept.records, &[Kind::Records])?;
     let [(_, options), ..] = *models else {
         return Err(Error::Usage("there is no model to tune".into()));
     };
     check(search, models.len())?;
     let device = place.device(options)?;
-    let threads = device.threads(tuned.threads);
+    let threads = device.threads(kept.threads);
     let tasks_of = |(model, options): &Asked<'_>| {
         let mut schedules = as_asked(options, threads);
-        if !tuned.no_shipped {
+        if kept.shipped {
             schedules.add_shipped(&options.target);
         }
         pipeline::tasks(model, &Options { schedules, ..Options::clone(options) })
     };
     let tasks = models.iter().map(tasks_of).collect::<Result<Vec<_>, _>>()?;
     let tasks = Weighted::together(tasks);
-    let mut records = Sqlite::open(&records_path(tuned))?;
+    let mut records = Sqlite::open(&kept.records)?;
     let caches = device.caches(search.constants, &tasks);
     let target = device.name(&options.target, caches);
     if device == Device::Cpu && place.is_here() {
@@ -100,9 +135,9 @@ pub fn tune(
     }
     // Before there is anything to leave behind.
     let interrupt = Interrupt::new();
-    let builders = Some(self::threads(tuned.threads));
+    let builders = Some(self::threads(kept.threads));
     let measuring = Measuring { device, threads, caches, target: &target, builders, seconds: None };
-    let mut measurer = place.measurer(&options.target, &measuring, &records_path(tuned))?;
+    let mut measurer = place.measurer(&options.target, &measuring, &kept.records)?;
     let name = |model: &Path| model.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names = models.iter().map(|(model, _)| name(model)).collect();
     let model = cost_model(search, &tasks, &options.target)?;
@@ -113,8 +148,8 @@ pub fn tune(
     let options = tune::Options {
         trials,
         per_round: search.per_round.max(1),
-        time: search.minutes.map(|m| Duration::from_secs_f64(m.max(0.0) * 60.0)),
-        scheduler: search.sharing.scheduler(search.until_gain),
+        time: search.time,
+        scheduler: search.scheduler.clone(),
         models: names,
         target,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -133,7 +168,7 @@ pub fn tune(
 
 /// A requirement is of each model.
 fn check(search: &Search, models: usize) -> Result<(), Error> {
-    match &search.sharing.objective {
+    match &search.scheduler.objective {
         Objective::Requirement(limits) if limits.len() != models => {
             let message = format!(
                 "`--objective requirement=MS,..` takes a limit for each model: there are {} for {models}",
@@ -305,22 +340,22 @@ fn as_asked(options: &Options, threads: usize) -> Schedules {
 
 /// The best schedules that the records know for the kernels of a model, and where they know none,
 /// what comes with the compiler.
-pub fn best_schedules(model: &Path, options: &Options, tuned: &Tuned) -> Result<Schedules, Error> {
-    kinds::expect_if_there(&records_path(tuned), &[Kind::Records])?;
+pub fn best_schedules(model: &Path, options: &Options, kept: &Kept) -> Result<Schedules, Error> {
+    kinds::expect_if_there(&kept.records, &[Kind::Records])?;
     let aim = &options.schedules.aim;
-    let threads = if aim.is_cpu() { threads(tuned.threads) } else { 1 };
+    let threads = if aim.is_cpu() { threads(kept.threads) } else { 1 };
     let targets = |tasks: &[Weighted]| match aim.gpus() {
         None => cpu_targets(&options.target, tasks),
         // One schedule for all generations: that of the newest for which there is one.
         Some(gpus) => gpus.sms().iter().map(|&sm| gpu_name(sm)).collect(),
     };
     let mut schedules = as_asked(options, threads);
-    if !tuned.no_shipped {
+    if kept.shipped {
         schedules.add_shipped(&options.target);
     }
     let tasks =
         pipeline::tasks(model, &Options { schedules: schedules.clone(), ..options.clone() })?;
-    let records = Sqlite::open_existing(&records_path(tuned))?;
+    let records = Sqlite::open_existing(&kept.records)?;
     let targets = targets(&tasks);
     for weighted in tasks {
         for target in &targets {

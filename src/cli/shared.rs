@@ -10,15 +10,17 @@ use ansc_tuner::{model, strategy};
 use clap::Args;
 
 use super::parse::{
-    cost_models, parse_calibration, parse_count, parse_dim, parse_error, parse_extent,
+    cost_models, minutes, parse_calibration, parse_count, parse_dim, parse_error, parse_extent,
     parse_minutes, parse_most, parse_objective, parse_precision, parse_shape, parse_share,
     parse_threads, parse_value, policies, strategies,
 };
-use crate::Error;
 use crate::literal::Literal;
-use crate::quantize::Calibration;
+use crate::quantize::asked::{Asked, Calibrated};
+use crate::quantize::{Calibration, Settings};
+use crate::search::{self, Constants};
 use crate::sizes::Span;
 use crate::states::Pattern;
+use crate::{Error, precision};
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
 /// values.)
@@ -236,15 +238,19 @@ impl Sharing {
     }
 }
 
-/// Where a kernel finds its constants while it is measured.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Constants {
-    /// As the model will find them.
-    Auto,
-    /// In the caches.
-    Warm,
-    /// In memory.
-    Cold,
+impl From<&Search> for search::Search {
+    fn from(args: &Search) -> search::Search {
+        search::Search {
+            per_round: args.per_round,
+            time: args.minutes.map(minutes),
+            scheduler: args.sharing.scheduler(args.until_gain),
+            seed: args.seed,
+            constants: args.constants,
+            strategy: args.strategy.clone(),
+            cost_model: args.cost_model,
+            trained: args.trained.clone(),
+        }
+    }
 }
 
 /// Where measurements are kept, and what they are for.
@@ -260,6 +266,16 @@ pub struct Tuned {
     /// Do without the schedules that come with the compiler
     #[arg(long)]
     pub no_shipped: bool,
+}
+
+impl From<&Tuned> for search::Kept {
+    fn from(args: &Tuned) -> search::Kept {
+        search::Kept {
+            records: args.records.clone().unwrap_or_else(|| search::DEFAULT_RECORDS.into()),
+            threads: args.threads,
+            shipped: !args.no_shipped,
+        }
+    }
 }
 
 /// Options that trade accuracy for time.
@@ -318,15 +334,25 @@ impl Accuracy {
 }
 
 impl Accuracy {
-    /// The precision that samples decide, if that is asked for.
-    pub fn wanted(&self) -> Option<Wanted> {
-        let of_model = self.precisions.iter().filter(|p| p.node.is_none()).map(|p| p.precision);
-        of_model.into_iter().find(|p| matches!(p, Wanted::Auto | Wanted::Is(Precision::Int8)))
+    /// The precisions of a model that is compiled.
+    pub fn asked(&self) -> Result<Asked, Error> {
+        let calibrated = self.calibrated();
+        let settings = Settings {
+            keep: self.precisions.iter().filter_map(|p| p.node.clone()).collect(),
+            any_precision: calibrated == Some(Calibrated::Auto),
+            ..self.calibrate.settings()
+        };
+        let samples = self.calibrate.input_dir.clone();
+        Ok(Asked { precisions: self.precision()?, calibrated, samples, settings })
     }
 
-    /// Nodes that have a precision of their own.
-    pub fn kept(&self) -> BTreeSet<String> {
-        self.precisions.iter().filter_map(|p| p.node.clone()).collect()
+    fn calibrated(&self) -> Option<Calibrated> {
+        let mut of_model = self.precisions.iter().filter(|p| p.node.is_none());
+        of_model.find_map(|p| match p.precision {
+            Wanted::Auto => Some(Calibrated::Auto),
+            Wanted::Is(Precision::Int8) => Some(Calibrated::Int8),
+            Wanted::Is(_) => None,
+        })
     }
 }
 
@@ -350,6 +376,20 @@ pub struct Calibrate {
     /// [default: 6.3e-2]
     #[arg(long, value_name = "E", value_parser = parse_error)]
     pub max_error: Option<f64>,
+}
+
+impl Calibrate {
+    pub fn settings(&self) -> Settings {
+        Settings {
+            calibration: self.calibration,
+            per_channel: self.per_channel,
+            activations: self.activations.into(),
+            keep: BTreeSet::new(),
+            max_error: self.max_error.unwrap_or_else(|| precision::tolerance(Precision::Int8)),
+            any_precision: false,
+            sensitivity: false,
+        }
+    }
 }
 
 /// The integers of activations.

@@ -19,7 +19,7 @@ use crate::cli::{Compile, Device, Emit, Machine};
 use crate::host;
 use crate::pipeline::{self, Bundle, KernelTime, Options, Report, Watch};
 use crate::quantize::{self, asked};
-use crate::search::{self, Place};
+use crate::search::{self, Kept, Place};
 use crate::{Error, output, shipped};
 
 /// In place of a file with prices: those that come with the compiler, and none.
@@ -41,21 +41,22 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     options.verify = !args.no_verify;
     options.bundle = bundle;
     options.schedules.sums = args.accuracy.sums();
-    let calibrated = asked::apply(&args.model, &args.accuracy, &mut options)?;
+    let calibrated = asked::apply(&args.model, &args.accuracy.asked()?, &mut options)?;
     aim(&args.machine, &mut options)?;
+    let kept = Kept::from(&args.tuned);
     if args.trials > 0 {
         let say = super::tune::Say::progress(args.json);
-        let watch = super::tune::Terminal::new(args.trials, say, &args.tuned);
-        let how = (&args.search, &args.tuned);
+        let watch = super::tune::Terminal::new(args.trials, say, &kept.records);
+        let how = (&(&args.search).into(), &kept);
         let here = Place::Here { target_cpu: &args.machine.target_cpu };
         search::tune(&[(&args.model, &options)], how, args.trials, here, &watch)?;
         watch.finish();
     }
     if args.trials > 0 || args.tuned.records.is_some() {
-        options.schedules = search::best_schedules(&args.model, &options, &args.tuned)?;
+        options.schedules = search::best_schedules(&args.model, &options, &kept)?;
     } else {
-        options.schedules.threads = search::threads(args.tuned.threads);
-        if !args.untuned && !args.tuned.no_shipped {
+        options.schedules.threads = search::threads(kept.threads);
+        if !args.untuned && kept.shipped {
             options.schedules.add_shipped(&options.target);
         }
     }

@@ -141,10 +141,10 @@ fn of_model(args: &Explain) -> Result<(), Error> {
     let mut options = Options::new(import_options(&args.file, &args.specialise)?, target);
     aim(&args.machine, &mut options)?;
     options.schedules.sums = args.accuracy.sums();
-    asked::apply(&args.file, &args.accuracy, &mut options)?;
+    asked::apply(&args.file, &args.accuracy.asked()?, &mut options)?;
     options.schedules.threads = search::threads(args.tuned.threads);
     if args.tuned.records.is_some() {
-        options.schedules = search::best_schedules(&args.file, &options, &args.tuned)?;
+        options.schedules = search::best_schedules(&args.file, &options, &(&args.tuned).into())?;
     } else if !args.tuned.no_shipped {
         options.schedules.add_shipped(&options.target);
     }

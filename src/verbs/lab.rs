@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
+use ansc_codegen::Target;
 use ansc_tuner::lab::{Comparison, LabRun, Watch, html};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -11,17 +12,24 @@ use super::{import_options, print_json};
 use crate::cli::Lab;
 use crate::lab;
 use crate::pipeline::Options;
-use crate::search;
+use crate::quantize::asked;
+use crate::search::Kept;
 use crate::{Error, output};
 
 pub(super) fn run(args: &Lab) -> Result<(), Error> {
     if !args.json && (!args.simulated || args.tuned.records.is_some()) {
-        eprintln!("measurements go to {}", search::records_path(&args.tuned).display());
+        eprintln!("measurements go to {}", Kept::from(&args.tuned).records.display());
     }
     let table = Table::new(args);
-    let import = |model: &Path| import_options(model, &args.specialise);
-    let aim = |options: &mut Options| super::compile::aim(&args.machine, options);
-    let comparison = lab::compare(args, import, aim, &table)?;
+    let compiled = |model: &Path| {
+        let target = Target::parse(&args.machine.target_cpu)?;
+        let mut options = Options::new(import_options(model, &args.specialise)?, target);
+        options.schedules.sums = args.accuracy.sums();
+        asked::apply(model, &args.accuracy.asked()?, &mut options)?;
+        super::compile::aim(&args.machine, &mut options)?;
+        Ok(options)
+    };
+    let comparison = lab::compare(&args.searches()?, compiled, &table)?;
     table.lines.clear().ok();
     if let Some(path) = &args.html {
         output::write_bytes(path, html::page(&comparison))?;

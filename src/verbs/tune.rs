@@ -15,10 +15,10 @@ use serde::Serialize;
 use super::show::counted;
 use super::{compile_options, print_as, print_json};
 use crate::Error;
-use crate::cli::{Device, PrecisionOf, Tune, Tuned};
+use crate::cli::{Device, PrecisionOf, Tune};
 use crate::pipeline::Options;
 use crate::quantize::asked;
-use crate::search::{Asked, Place};
+use crate::search::{Asked, Kept, Place};
 use crate::{host, search};
 
 pub(super) fn run(args: &Tune) -> Result<(), Error> {
@@ -30,9 +30,10 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
         (_, true) => Say::Nothing,
         _ => Say::progress(args.json),
     };
-    let records = search::records_path(&args.tuned);
-    let watch = Terminal::new(args.trials, say, &args.tuned);
-    let how = (&args.search, &args.tuned);
+    let kept = Kept::from(&args.tuned);
+    let records = &kept.records;
+    let watch = Terminal::new(args.trials, say, records);
+    let how = (&(&args.search).into(), &kept);
     #[cfg(feature = "fleet")]
     let fleet = args.fleet.options();
     #[cfg(feature = "fleet")]
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Tune) -> Result<(), Error> {
         }
         print_end(&report);
         println!("measurements are in {}; to compile with them:", records.display());
-        args.models.iter().for_each(|model| println!("  {}", next(args, model, &records)));
+        args.models.iter().for_each(|model| println!("  {}", next(args, model, records)));
     }
     Ok(())
 }
@@ -61,7 +62,7 @@ fn asked(args: &Tune, model: &Path) -> Result<Options, Error> {
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(model, &args.specialise, target)?;
     options.schedules.sums = args.accuracy.sums();
-    asked::apply(model, &args.accuracy, &mut options)?;
+    asked::apply(model, &args.accuracy.asked()?, &mut options)?;
     super::compile::aim(&args.machine, &mut options)?;
     Ok(options)
 }
@@ -171,7 +172,7 @@ impl Terminal {
         self.bar.borrow().finish_and_clear();
     }
 
-    pub(super) fn new(trials: usize, say: Say, tuned: &Tuned) -> Terminal {
+    pub(super) fn new(trials: usize, say: Say, records: &Path) -> Terminal {
         let target = match say {
             Say::Progress => ProgressDrawTarget::stderr(),
             Say::Nothing | Say::Lines => ProgressDrawTarget::hidden(),
@@ -180,7 +181,7 @@ impl Terminal {
         // The message is cut off where the line ends.
         let template = "{bar:12} {pos}/{len} trials, {eta} left  {wide_msg}";
         bar.set_style(ProgressStyle::with_template(template).expect("a valid template"));
-        Terminal { bar: RefCell::new(bar), say, records: search::records_path(tuned) }
+        Terminal { bar: RefCell::new(bar), say, records: records.to_owned() }
     }
 }
 
