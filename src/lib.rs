@@ -3,6 +3,7 @@
 pub mod assemble;
 pub mod candidate;
 pub mod choice;
+pub mod chosen;
 pub mod cli;
 pub mod command_line;
 pub mod compare;
@@ -37,6 +38,7 @@ pub mod sizes;
 pub mod states;
 pub mod train;
 pub mod verbs;
+pub mod verify;
 pub mod version;
 
 pub use error::Error;

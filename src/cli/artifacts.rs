@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::parse::{parse_count, parse_input, parse_seconds, parse_streams, parse_threads};
-use super::{Against, InputFile, Size, Specialise};
+use super::{InputFile, Size, Specialise};
+use crate::verify::Against;
 
 #[derive(Args, Debug)]
 pub struct Run {

@@ -1,6 +1,6 @@
 //! Options that several verbs have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ansc_runtime::{DType, Precision, Precisions};
@@ -20,7 +20,7 @@ use crate::quantize::{Calibration, Settings};
 use crate::search::{self, Constants};
 use crate::sizes::Span;
 use crate::states::Pattern;
-use crate::{Error, precision};
+use crate::{Error, chosen, precision};
 
 /// Sizes of a dimension, at least one. (A `Vec` would mean to clap that the option takes several
 /// values.)
@@ -118,13 +118,14 @@ pub struct Specialise {
 }
 
 impl Specialise {
-    /// The sizes that were said of dimensions.
-    pub fn sizes(&self) -> Vec<(String, Sizes)> {
+    /// The size of an artifact that shapes and dimensions choose.
+    pub fn size(&self) -> Size {
         let sizes = |(name, extent): &(String, Extent)| match extent {
             Extent::Sizes(sizes) => Some((name.clone(), sizes.clone())),
             Extent::Follows(_) => None,
         };
-        self.dims.iter().filter_map(sizes).collect()
+        let dims = self.dims.iter().filter_map(sizes).collect();
+        Size { shapes: self.shapes.clone(), dims }
     }
 }
 
@@ -141,6 +142,39 @@ pub struct Size {
     pub dims: Vec<(String, Sizes)>,
 }
 
+impl Size {
+    /// The size that is wanted.
+    pub fn wanted(&self) -> Result<chosen::Wanted, Error> {
+        let shapes = once("--shape", self.shapes.iter().cloned())?;
+        let mut dims = BTreeMap::new();
+        for (name, sizes) in once("--dim", self.dims.iter().cloned())? {
+            let [Span::One(one)] = sizes.0[..] else {
+                return Err(Error::Usage(format!(
+                    "`--dim {name}` has several sizes; one is wanted here"
+                )));
+            };
+            dims.insert(name, one);
+        }
+        Ok(chosen::Wanted { shapes, dims })
+    }
+}
+
+/// The values that were given, by name. Two values for one name are an error, as they are a slip of
+/// the pen.
+pub(crate) fn once<T>(
+    option: &str,
+    given: impl Iterator<Item = (String, T)>,
+) -> Result<BTreeMap<String, T>, Error> {
+    let mut all = BTreeMap::new();
+    for (name, value) in given {
+        if all.contains_key(&name) {
+            return Err(Error::Usage(format!("`{option} {name}=..` is given twice")));
+        }
+        all.insert(name, value);
+    }
+    Ok(all)
+}
+
 /// A value of `--input`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputFile {
@@ -150,17 +184,6 @@ pub enum InputFile {
     Entry(String, PathBuf, String),
     /// An archive that has values by name.
     All(PathBuf),
-}
-
-/// The reference of `verify`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Against {
-    /// The compiler's own interpreter of the model
-    Reference,
-    /// ONNX Runtime, of a Python that has it
-    Onnxruntime,
-    /// The outputs `output_0.pb`, `output_1.pb` and so on in the folder of --input-dir
-    Recorded,
 }
 
 /// A value of `--value`.

@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use super::compile::aim;
 use super::show::{counted, human_bytes, human_ops};
-use super::{import_options, print_json, sizes};
+use super::{import_options, print_json};
 use crate::Error;
 use crate::choice::{Chosen, Form, rules_of};
-use crate::cli::{Explain, Size};
+use crate::cli::Explain;
 use crate::kinds::{self, Kind};
 use crate::pipeline::{self, Options};
 use crate::quantize::asked;
-use crate::{limits, profile, search};
+use crate::{chosen, limits, profile, search};
 
 pub(super) fn run(args: &Explain) -> Result<(), Error> {
     match kinds::expect(&args.file, &[Kind::Artifact, Kind::Model])? {
@@ -59,9 +59,9 @@ fn of_artifact(args: &Explain) -> Result<(), Error> {
     if !args.specialise.values.is_empty() {
         return Err(Error::Usage("`--value` is for a model; an artifact has its values".into()));
     }
-    let size = Size { shapes: args.specialise.shapes.clone(), dims: args.specialise.sizes() };
     let model = Model::load(&args.file)?;
-    let one = sizes::chosen(&model, &size)?;
+    let wanted = args.specialise.size().wanted()?;
+    let one = chosen::specialisation(&model, &wanted)?;
     let mut artifact = measured(&model, &one, args.tuned.threads)?;
     choose(&mut artifact.kernels, args, |k| (&k.name, std::slice::from_ref(&k.nodes)))?;
     if args.json {
@@ -69,7 +69,7 @@ fn of_artifact(args: &Explain) -> Result<(), Error> {
         return Ok(());
     }
     println!("{}", in_short(&artifact));
-    sizes::which(&model, &one, &size).iter().for_each(|note| println!("{note}"));
+    chosen::which(&model, &one, &wanted).iter().for_each(|note| println!("{note}"));
     artifact.kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     artifact.kernels.iter().for_each(|k| print_kernel(k, args.kernel.is_some()));
     Ok(())

@@ -7,8 +7,7 @@ use std::path::Path;
 use ansc_runtime::manifest::Specialisation;
 use ansc_runtime::{Model, Tensor};
 
-use super::once;
-use crate::cli::InputFile;
+use crate::cli::{InputFile, once};
 use crate::files::read_tensor;
 use crate::inputs::{self, Seed};
 use crate::kinds::{self, Kind};

@@ -1,4 +1,5 @@
-//! One file per verb; none has logic of its own.
+//! One file per verb: from the options of the command line to those of the library, and from what
+//! comes back to words.
 
 mod bench;
 mod candidates;
@@ -20,7 +21,6 @@ mod records;
 mod report;
 mod run;
 mod show;
-mod sizes;
 mod sketches;
 mod train;
 mod tune;
@@ -36,7 +36,7 @@ use ansc_frontend::import::{self, ImportOptions};
 use ansc_runtime::Tensor;
 
 use crate::Error;
-use crate::cli::{Command, Extent, Given, Sizes, Specialise};
+use crate::cli::{Command, Extent, Given, Sizes, Specialise, once};
 use crate::files::read_tensor;
 use crate::host::{self, Report};
 use crate::kinds::{self, Kind};
@@ -120,22 +120,6 @@ fn specialisations(model: &Path, args: &Specialise) -> Result<(ImportOptions, Ch
     // The last choice varies fastest.
     choices.sort_by_key(|(name, _)| args.dims.iter().position(|(given, _)| given == name));
     Ok((import, choices))
-}
-
-/// The values that were given, by name. Two values for one name are an error, as they are a slip of
-/// the pen.
-fn once<T>(
-    option: &str,
-    given: impl Iterator<Item = (String, T)>,
-) -> Result<BTreeMap<String, T>, Error> {
-    let mut all = BTreeMap::new();
-    for (name, value) in given {
-        if all.contains_key(&name) {
-            return Err(Error::Usage(format!("`{option} {name}=..` is given twice")));
-        }
-        all.insert(name, value);
-    }
-    Ok(all)
 }
 
 /// The values of inputs: files as they are, literals as the model declares the input.

@@ -4,10 +4,10 @@ use ansc_runtime::Model;
 use ansc_tuner::records::Sqlite;
 use ansc_tuner::report;
 
-use super::{explain, here, print_json, sizes};
+use super::{explain, here, print_json};
 use crate::cli::Report;
 use crate::kinds::{self, Kind};
-use crate::{Error, output};
+use crate::{Error, chosen, output};
 
 pub(super) fn run(args: &Report) -> Result<(), Error> {
     let source = args.file.display().to_string();
@@ -16,8 +16,9 @@ pub(super) fn run(args: &Report) -> Result<(), Error> {
     output::check(&output, &[&args.file])?;
     let (page, data) = if args.file.exists() && is_artifact(args)? {
         let model = Model::load(&args.file)?;
-        let one = sizes::chosen(&model, &args.size)?;
-        note = sizes::which(&model, &one, &args.size);
+        let wanted = args.size.wanted()?;
+        let one = chosen::specialisation(&model, &wanted)?;
+        note = chosen::which(&model, &one, &wanted);
         let artifact = explain::measured(&model, &one, args.threads)?;
         let page = report::artifact::page(&artifact, &source);
         (page, serde_json::json!({ "artifact": artifact }))

@@ -5,13 +5,13 @@ use std::path::Path;
 use ansc_runtime::{Model, SessionOptions, Tensor, npy};
 use serde_json::{Value, json};
 
-use super::{given, print_json, sizes};
+use super::{given, print_json};
 use crate::cli::Run;
 use crate::files::file_names;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
 use crate::states::outside;
-use crate::{Error, npz, output};
+use crate::{Error, chosen, npz, output};
 
 pub(super) fn run(args: &Run) -> Result<(), Error> {
     kinds::expect(&args.artifact, &[Kind::Artifact])?;
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Run) -> Result<(), Error> {
         output::check(path, &[&args.artifact])?;
     }
     let model = Model::load(&args.artifact)?;
-    let one = sizes::chosen(&model, &args.size)?;
+    let one = chosen::specialisation(&model, &args.size.wanted()?)?;
     let inputs = given::or_made_up(&args.inputs, &model, &one, Seed(args.seed))?;
     let mut session = model.session_with(&SessionOptions {
         threads: args.threads,

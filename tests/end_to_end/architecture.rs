@@ -185,6 +185,18 @@ fn generations_of_gpus_are_told_apart_in_one_table() {
     assert_eq!(files_with(&names), listed);
 }
 
+/// The words of the command line are known to itself alone, and to verbs.
+#[test]
+fn the_library_does_not_know_the_command_line() {
+    let of_it = ["src/cli", "src/verbs/", "src/command_line.rs", "src/idle.rs"];
+    for part in ["crate::cli", "crate::verbs", "cli::", "verbs::"] {
+        let mut others = files_where(|text| text.contains(part));
+        others.retain(|path| path.starts_with("src/"));
+        others.retain(|path| !of_it.iter().any(|own| path.starts_with(own)));
+        assert_eq!(others, Vec::<String>::new(), "{part}");
+    }
+}
+
 /// The name of one that is there already, `gbdt`, stands where the page says, and nowhere else.
 #[test]
 fn a_cost_model_is_named_where_the_page_says() {

@@ -13,12 +13,12 @@ use ansc_runtime::{Model, Session, SessionOptions, Tensor};
 use serde_json::json;
 
 use super::show::counted;
-use super::{given, print_json, sizes};
+use super::{given, print_json};
 use crate::cli::Bench;
 use crate::inputs::Seed;
 use crate::kinds::{self, Kind};
 use crate::states::outside::{Start, opened};
-use crate::{Error, output};
+use crate::{Error, chosen, output};
 use kernels::KernelTime;
 use latency::{Latency, summarise};
 use streams::{Measured, Plan};
@@ -53,7 +53,8 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
         let reason = "`--trace` shows the threads of a CPU; this artifact is for a GPU";
         return Err(Error::Usage(reason.into()));
     }
-    let specialisation = sizes::chosen(&model, &args.size)?;
+    let wanted = args.size.wanted()?;
+    let specialisation = chosen::specialisation(&model, &wanted)?;
     let inputs = given::or_made_up(&args.inputs, &model, &specialisation, Seed(0))?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     let begin = Instant::now();
@@ -63,8 +64,8 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     let first_run_ms = milliseconds(begin);
     // Values that were given decide by their shapes.
     let shapes: Vec<_> = named.iter().map(|(name, tensor)| (*name, tensor.shape())).collect();
-    let ran = sizes::with_shapes(&opened(session.specialisation()), &shapes);
-    let sized = !(args.size.dims.is_empty() && args.size.shapes.is_empty());
+    let ran = chosen::with_shapes(&opened(session.specialisation()), &shapes);
+    let sized = !wanted.is_any();
     if sized && ran.name != specialisation.name {
         let (is, asked) = (&ran.name, &specialisation.name);
         let message = format!("the inputs have the size {is}, but {asked} was asked for");
@@ -72,7 +73,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Error> {
     }
     let specialisation = &ran;
     let measured = measure(args, &model, &mut session, &options, &start)?;
-    let is_all = sizes::is_largest(&opened(session.specialisation()), &shapes);
+    let is_all = chosen::is_largest(&opened(session.specialisation()), &shapes);
     let kernels = model.manifest().kernels_of(specialisation);
     let flops = is_all.then(|| kernels.iter().map(|k| k.flops).sum::<u64>());
     let latency = summarise(&measured.times, session.threads(), flops);

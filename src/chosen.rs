@@ -1,41 +1,40 @@
 //! Which of the sizes that an artifact was compiled for is meant.
 
+use std::collections::BTreeMap;
+
 use ansc_runtime::manifest::{self, Specialisation};
 use ansc_runtime::{Extent, Model};
 
-use super::once;
 use crate::Error;
-use crate::cli::Size;
-use crate::sizes::Span;
 use crate::states::outside::opened;
 
-/// The one that the options choose; the first, if several are left. One for ranges has the shapes
+/// What is said of the size of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Shapes of inputs, by their names.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+    /// Sizes of dimensions, by their names.
+    pub dims: BTreeMap<String, usize>,
+}
+
+impl Wanted {
+    /// Whether any size will do.
+    pub fn is_any(&self) -> bool {
+        self.shapes.is_empty() && self.dims.is_empty()
+    }
+}
+
+/// The specialisation that is wanted; the first, if several are left. One for ranges has the shapes
 /// of the sizes that were chosen, or else of the largest.
-pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error> {
-    let shapes = once("--shape", size.shapes.iter().cloned())?;
+pub fn specialisation(model: &Model, wanted: &Wanted) -> Result<Specialisation, Error> {
+    let Wanted { shapes, dims } = wanted;
     let named: Vec<_> = shapes.iter().map(|(n, s)| (n.as_str(), s.as_slice())).collect();
     let states = &model.specialisations()[0].states;
     let is_state = |name: &str| states.iter().any(|state| state.input.name == name);
     let of_inputs: Vec<_> = named.iter().copied().filter(|(name, _)| !is_state(name)).collect();
     // The error of shapes that none has lists them all.
     let first = &opened(model.specialisation(&of_inputs)?);
-    let mut dims = vec![];
-    for (name, sizes) in once("--dim", size.dims.iter().cloned())? {
-        let [Span::One(one)] = sizes.0[..] else {
-            return Err(Error::Usage(format!(
-                "`--dim {name}` has several sizes; one is wanted here"
-            )));
-        };
-        match model.manifest().dims.get(&name) {
-            Some(n) if *n == one => {}
-            Some(n) => {
-                let message =
-                    format!("the model was compiled for {name}={n}, not for {name}={one}");
-                return Err(Error::Data(message));
-            }
-            None => dims.push((name, one)),
-        }
-    }
+    let dims = open(model, dims)?;
     let takes = |one: &Specialisation| {
         let mut ports = one.inputs.iter();
         ports.all(|port| shapes.get(&port.name).is_none_or(|shape| *shape == port.shape))
@@ -56,8 +55,26 @@ pub(super) fn chosen(model: &Model, size: &Size) -> Result<Specialisation, Error
     })
 }
 
+/// The dimensions that were not fixed when the model was compiled; an error for another size of
+/// one that was.
+fn open(model: &Model, dims: &BTreeMap<String, usize>) -> Result<Vec<(String, usize)>, Error> {
+    let mut open = vec![];
+    for (name, one) in dims {
+        match model.manifest().dims.get(name) {
+            Some(n) if n == one => {}
+            Some(n) => {
+                let message =
+                    format!("the model was compiled for {name}={n}, not for {name}={one}");
+                return Err(Error::Data(message));
+            }
+            None => open.push((name.clone(), *one)),
+        }
+    }
+    Ok(open)
+}
+
 /// The specialisation at the sizes that these shapes of inputs tell, and else at the largest ones.
-pub(super) fn with_shapes(one: &Specialisation, given: &[(&str, &[usize])]) -> Specialisation {
+pub(crate) fn with_shapes(one: &Specialisation, given: &[(&str, &[usize])]) -> Specialisation {
     let told = |index: usize| {
         one.inputs.iter().find_map(|port| {
             let axis = port.extents.iter().position(|e| *e == Extent::Size(index as u32))?;
@@ -87,7 +104,7 @@ fn has(one: &Specialisation, dim: &str) -> bool {
 }
 
 /// The specialisation with the shapes, and the name, of these sizes.
-pub(super) fn fixed(one: &Specialisation, sizes: &[usize]) -> Option<Specialisation> {
+pub(crate) fn fixed(one: &Specialisation, sizes: &[usize]) -> Option<Specialisation> {
     let shapes = one.shapes_at(sizes)?;
     let mut fixed = one.clone();
     fixed.inputs.iter_mut().zip(shapes.inputs).for_each(|(port, shape)| port.shape = shape);
@@ -101,7 +118,7 @@ pub(super) fn fixed(one: &Specialisation, sizes: &[usize]) -> Option<Specialisat
 
 /// Whether kernels do as much as they were made for: inputs have these shapes, and kernels of a
 /// range do less at other sizes than the largest.
-pub(super) fn is_largest(one: &Specialisation, given: &[(&str, &[usize])]) -> bool {
+pub(crate) fn is_largest(one: &Specialisation, given: &[(&str, &[usize])]) -> bool {
     let largest = with_shapes(one, &[]);
     let ran = with_shapes(one, given);
     let shapes = |one: &Specialisation| -> Vec<Vec<usize>> {
@@ -111,9 +128,8 @@ pub(super) fn is_largest(one: &Specialisation, given: &[(&str, &[usize])]) -> bo
 }
 
 /// A note on the size that is used, if there are several and nobody chose one.
-pub(super) fn which(model: &Model, one: &Specialisation, size: &Size) -> Option<String> {
+pub(crate) fn which(model: &Model, one: &Specialisation, wanted: &Wanted) -> Option<String> {
     let n = model.specialisations().len();
-    let free = size.shapes.is_empty() && size.dims.is_empty();
-    (n > 1 && free)
+    (n > 1 && wanted.is_any())
         .then(|| format!("{} is one of {n} sizes; --dim or --shape chooses another", one.name))
 }

@@ -10,10 +10,10 @@ use crate::Error;
 use crate::files::file_names;
 
 /// Tensors that were compared.
-pub(super) struct Compared {
-    pub(super) row: Row,
-    pub(super) actual: Tensor,
-    pub(super) reference: Tensor,
+pub struct Compared {
+    pub row: Row,
+    pub actual: Tensor,
+    pub reference: Tensor,
 }
 
 /// Two files for each tensor, and `index.json` that says which is which.
