@@ -10,8 +10,8 @@ use std::sync::Once;
 use ansc_runtime::manifest::{GPU_TRIPLE, TargetInfo, gpu_cpu};
 use ansc_runtime::target::{X86_LEVELS, lacks};
 use ansc_sketch::Machine;
-use ansc_sketch::machine::Units;
 use ansc_sketch::gpu::{GENERATIONS, VECTOR_BYTES};
+use ansc_sketch::machine::Units;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{
     CodeModel, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple,
