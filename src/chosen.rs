@@ -8,7 +8,7 @@ use ansc_runtime::{Extent, Model};
 use crate::Error;
 use crate::states::outside::opened;
 
-/// What is said of the size of a run.
+/// The size that a run is to have, as far as anybody says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// Shapes of inputs, by their names.

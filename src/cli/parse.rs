@@ -188,9 +188,9 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// So many minutes, however few.
+/// So many minutes, however few or many.
 pub(super) fn minutes(count: f64) -> Duration {
-    Duration::from_secs_f64(count.max(0.0) * 60.0)
+    Duration::try_from_secs_f64(count.max(0.0) * 60.0).unwrap_or(Duration::MAX)
 }
 
 pub(super) fn parse_minutes(text: &str) -> Result<f64, String> {

@@ -431,7 +431,7 @@ impl From<Activations> for DType {
     }
 }
 
-/// What kernels are compiled for.
+/// The device that kernels are compiled for.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
     Cpu,

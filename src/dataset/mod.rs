@@ -37,7 +37,7 @@ pub struct Collect {
     pub per_task: usize,
     /// The seed of all traces.
     pub seed: u64,
-    /// When to stop, measured from the beginning.
+    /// How long it may take.
     pub time: Option<Duration>,
     /// Threads that traces run on; 0 takes all cores.
     pub threads: usize,
@@ -49,7 +49,7 @@ pub struct Collect {
 
 /// Collects what the options ask for.
 pub fn collect(options: &Collect, place: Place<'_>, watch: &dyn Watch) -> Result<Collected, Error> {
-    let until = options.time.map(|time| Instant::now() + time);
+    let until = options.time.and_then(|time| Instant::now().checked_add(time));
     let target = Target::parse(&options.target_cpu)?;
     let (dataset, entries) = tasks(options, &target)?;
     let threads = search::threads(options.threads);

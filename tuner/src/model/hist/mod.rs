@@ -33,7 +33,7 @@ impl Hist {
         self.trees.len()
     }
 
-    /// What a file of models holds.
+    /// A model from the parts that a file holds.
     pub(super) fn from_parts(parts: &Parts) -> Result<Hist, TreesError> {
         Ok(Hist { trees: Trees::from_parts(parts, FORMAT)?, ..Hist::default() })
     }
