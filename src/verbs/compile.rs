@@ -35,9 +35,9 @@ pub(super) fn run(args: &Compile) -> Result<(), Error> {
     let bundle = bundle(args)?;
     let extension = if bundle.is_some() { "o" } else { "ansc" };
     let output = args.output.clone().unwrap_or_else(|| here(&args.model, extension));
-    output::check(&output, &[&args.model])?;
     let target = Target::parse(&args.machine.target_cpu)?;
     let mut options = compile_options(&args.model, &args.specialise, target)?;
+    output::check(&output, &[&args.model])?;
     options.verify = !args.no_verify;
     options.bundle = bundle;
     options.schedules.sums = args.accuracy.sums();

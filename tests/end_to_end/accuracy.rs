@@ -126,7 +126,7 @@ fn errors_stay_below_what_the_documentation_states() {
     let model = network(dir.path());
     let w = weights(&model);
     let by_default = compiled(&model, &[]);
-    assert!(algorithm(&Model::read_manifest(&by_default).unwrap()).starts_with("Winograd"));
+    assert!(algorithm(&Model::read_manifest(&by_default).unwrap()).starts_with("winograd"));
     let accurate = dir.path().join("accurate.ansc");
     std::fs::rename(compiled(&model, &["--accurate"]), &accurate).unwrap();
     let by_default = compiled(&model, &[]);
