@@ -232,10 +232,11 @@ fn files_where(holds: impl Fn(&str) -> bool) -> Vec<String> {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
                 folders.push(path);
-            } else if name.ends_with(".rs") && !name.contains("/test") {
-                if holds(&std::fs::read_to_string(&path).unwrap()) {
-                    found.push(name);
-                }
+            } else if name.ends_with(".rs")
+                && !name.contains("/test")
+                && holds(&std::fs::read_to_string(&path).unwrap())
+            {
+                found.push(name);
             }
         }
     }

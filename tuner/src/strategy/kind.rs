@@ -29,8 +29,11 @@ enum Make {
     By(fn(&SharedModel, u64) -> Box<dyn SearchStrategy>),
 }
 
-/// Every strategy: its name, and how one is made.
-const ALL: [(&str, fn() -> Make); 13] = [
+/// A name, and how a strategy of that name is made.
+type Row = (&'static str, fn() -> Make);
+
+/// Every strategy.
+const ALL: [Row; 13] = [
     ("evolutionary", || Make::Evolution(EvolutionOptions::default())),
     ("annealed-evolution", || Make::Evolution(EvolutionOptions::annealed())),
     ("opevo", || Make::By(|_, seed| Box::new(OpEvo::new(OpEvoOptions::default(), seed)))),
