@@ -56,6 +56,7 @@ impl<'a> Place<'a> {
     }
 
     /// The measurer. `beside` is the file or folder that keeps what is measured.
+    #[cfg_attr(not(feature = "fleet"), allow(unused_variables, reason = "a fleet asks for them"))]
     pub fn measurer(
         self,
         target: &Target,
