@@ -47,7 +47,7 @@ fn unread(error: &clap::Error, words: &[OsString]) -> ! {
     error.exit()
 }
 
-/// What is wrong, without the usage and the advice to ask for help.
+/// The reason, without the usage and the advice to ask for help.
 fn paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let reason = text.split("\n\n").next().unwrap_or_default();

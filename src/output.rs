@@ -38,7 +38,7 @@ pub fn write<E: Into<Error>>(
     let mut out = BufWriter::new(&file);
     let filled = fill(&mut out).map_err(Into::into);
     let written = filled.and_then(|()| out.flush().map_err(|e| Error::io(path, e)));
-    // What is left in the buffer is not tried again.
+    // The rest of the buffer is not tried again.
     let _ = out.into_parts();
     if written.is_err() && is_new {
         let _ = std::fs::remove_file(path);

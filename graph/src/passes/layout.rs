@@ -269,7 +269,7 @@ fn role(graph: &Graph, value: ValueId, rank: usize, map: bool) -> Operand {
         Some((source, r)) if r == rank => Operand::Transposed(source),
         _ if ty.rank() < rank && (!map || ty.len() == 1) => Operand::Kept,
         _ if graph.const_of(value).is_some() => Operand::Cheap,
-        // Of three axes both transposes are the same: a small one would move back and forth.
+        // Both transposes of three axes are the same: a small one would move back and forth.
         _ if ty.bytes() <= SMALL && to_first(rank) != to_last(rank) => Operand::Cheap,
         _ => Operand::Costly,
     }

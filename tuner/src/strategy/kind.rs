@@ -58,7 +58,8 @@ fn annealing(model: &SharedModel, seed: u64) -> Box<dyn SearchStrategy> {
 /// No strategy has this name, or it has no such numbers.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "there is no strategy `{0}`; there are {names}, and `evolutionary:NUMBER=VALUE:..` with the numbers that docs/src/strategies.md lists",
+    "there is no strategy `{0}`; there are {names}, and `evolutionary:NUMBER=VALUE:..` with the \
+     numbers that docs/src/strategies.md lists",
     names = Kind::names().join(", ")
 )]
 pub struct UnknownKind(pub String);
