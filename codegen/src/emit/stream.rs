@@ -69,7 +69,9 @@ impl<'c> Emitter<'c, '_> {
         let bytes = lanes(raw).map_or(0, i64::from) * size;
         let in_line = flat.clone().times(size).alignment(LINE) >= bytes.min(LINE);
         let is_cpu = !self.is_gpu() && self.target.arch == Arch::X86_64;
-        is_cpu && bytes >= LEAST_VECTOR && in_line && is_large_result(self.program, buffer)
+        let in_whole = bytes >= LINE || has_one_writer(self.program, buffer);
+        let is_filled = bytes >= LEAST_VECTOR && in_line && in_whole;
+        is_cpu && is_filled && is_large_result(self.program, buffer)
     }
 
     /// Whether the buffer begins at a line, as computed at the beginning of the function.
@@ -81,6 +83,14 @@ impl<'c> Emitter<'c, '_> {
             e.ir.icmp(IntPredicate::EQ, within, e.ir.int(64, 0, None))
         }))
     }
+}
+
+/// Whether parts of a line are written one after the other. With several writers, as of a join, each
+/// may write its part of all lines first: then every line goes to memory in parts, which takes ten
+/// times as long.
+fn has_one_writer(program: &Program, buffer: BufId) -> bool {
+    let writes = |block: &&Block| block.body.writes().iter().any(|w| w.buffer == buffer);
+    program.blocks().into_iter().filter(writes).count() == 1
 }
 
 /// Whether the program assigns the elements of a large output, and reads none.

@@ -1,8 +1,10 @@
 //! Large results that are written past the caches.
 
 use ansc_codegen::{Listing, Target, listing};
-use ansc_graph::{Compute, interp};
-use ansc_sketch::lower;
+use ansc_graph::ops::concat::concat;
+use ansc_graph::{Compute, TensorType, interp};
+use ansc_runtime::DType;
+use ansc_sketch::{Task, lower};
 
 use crate::check::{Marks, Random, compare, exact, filled, marked};
 use crate::kernel::Kernel;
@@ -36,5 +38,23 @@ fn only_large_results_pass_the_caches() {
         for word in ["vmovntps", "sfence"] {
             assert_eq!(assembly.contains(word), is_streamed, "{rows} {word}\n{assembly}");
         }
+    }
+}
+
+/// Each side of a join writes half of some lines, long before the other one comes there.
+#[test]
+fn parts_of_lines_pass_no_cache_if_others_write_the_rest() {
+    let side = TensorType::new(DType::F32, [1 << 17, 24]);
+    let join = concat(&[side.clone(), side], 1).unwrap();
+    for (cpu, whole, half) in [("x86-64-v3", false, false), ("x86-64-v4", true, false)] {
+        let target = Target::parse(cpu).unwrap();
+        let task = Task::on_cpu("k", &join.expr, &[false; 2], &target.facts());
+        let program = task.scheduled().program;
+        let assembly = listing(&program, "k", &target, Listing::Assembly).unwrap();
+        let streams = |register: &str| {
+            let mut lines = assembly.lines();
+            lines.any(|line| line.contains("vmovntps") && line.contains(register))
+        };
+        assert_eq!([streams("%zmm"), streams("%ymm")], [whole, half], "{cpu}\n{assembly}");
     }
 }
