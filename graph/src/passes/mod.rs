@@ -38,6 +38,7 @@ mod unroll;
 mod unshare;
 mod view;
 mod widen;
+mod windows;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -173,6 +174,7 @@ passes! {
     unroll: "inline conditionals with a constant condition, and short loops",
     captures: "move constants that a loop or conditional captures into its body",
     split_outputs: "make one node of each independent result of a multi-result expression",
+    windows: "leave out taps of convolutions that meet padding alone",
     fold: "evaluate operators of constants",
     simplify: "remove identities, compose transposes and reshapes, simplify expressions",
     cse: "merge equal nodes",
@@ -203,6 +205,7 @@ const ORDER: &[&str] = &[
     "dce",
     "empty",
     "split_outputs",
+    "windows",
     "fold",
     "simplify",
     "cse",
