@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{0}")]
     Defect(#[from] ansc_graph::verify::Defect),
     #[error("{0}")]
-    Program(#[from] ansc_sketch::program::verify::Defect),
+    Program(#[from] ansc_sketch::verify::Defect),
     #[error("{0}")]
     Codegen(#[from] CodegenError),
     #[error("{0}")]

@@ -14,7 +14,7 @@ use ansc_graph::{Compute, Graph};
 use ansc_runtime::manifest::{BufferId, KernelInfo, Manifest, Plan, Preparation, Provenance, Step};
 use ansc_runtime::{DType, Precisions};
 use ansc_sketch::MIN_ROWS_TO_TURN;
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::task::Sums;
 use ansc_tuner::scheduler::Use;
 use ansc_tuner::tune::Weighted;
 use serde::Serialize;

@@ -10,7 +10,8 @@ use std::sync::Once;
 use ansc_runtime::manifest::{GPU_TRIPLE, TargetInfo, gpu_cpu};
 use ansc_runtime::target::{X86_LEVELS, lacks};
 use ansc_sketch::Machine;
-use ansc_sketch::gpu::{GENERATIONS, VECTOR_BYTES};
+use ansc_sketch::gpu::GENERATIONS;
+use ansc_sketch::lowering::THREAD_BYTES;
 use ansc_sketch::machine::Units;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{
@@ -230,7 +231,7 @@ impl Target {
             tune: name.clone(),
             cpu: name,
             features: vec![format!("ptx{}", generation.ptx)],
-            vector_bytes: VECTOR_BYTES,
+            vector_bytes: THREAD_BYTES,
             vector_registers: 255,
             libm: false,
         })

@@ -9,9 +9,9 @@ use ansc_runtime::DType;
 use ansc_sketch::features::features;
 use ansc_sketch::lower;
 use ansc_sketch::postprocess::{Machine, postprocess};
-use ansc_sketch::program::verify::verify;
 use ansc_sketch::rules::Space;
 use ansc_sketch::trace::Unfit;
+use ansc_sketch::verify::verify;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

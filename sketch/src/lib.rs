@@ -24,6 +24,7 @@ pub mod lower;
 pub mod lowering;
 pub mod machine;
 mod needed;
+pub mod notes;
 pub mod packed;
 pub mod postprocess;
 pub mod price;
@@ -31,9 +32,11 @@ pub mod program;
 mod raise;
 mod region;
 pub mod rules;
+pub mod sample;
 pub mod schedule;
 pub mod scheduled;
 mod slices;
+pub mod space;
 mod switch;
 pub mod task;
 #[cfg(test)]
@@ -43,6 +46,7 @@ pub mod trace;
 mod tree;
 mod usage;
 mod vectors;
+pub mod verify;
 mod walk;
 pub mod work;
 

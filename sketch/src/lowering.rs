@@ -7,7 +7,6 @@
 use ansc_graph::{BinOp, BufId, Expr};
 use ansc_runtime::DType;
 
-use crate::gpu::VECTOR_BYTES;
 use crate::program::{Body, For, ForKind, Program, Stmt};
 use crate::vectors::widths_of;
 
@@ -42,6 +41,9 @@ pub fn value_loads(e: &Expr) -> Vec<BufId> {
     }
 }
 
+/// Bytes that a thread of a GPU loads, stores or copies at once, at most.
+pub const THREAD_BYTES: usize = 16;
+
 /// The vectors that a machine has for the lanes of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vectors {
@@ -55,7 +57,7 @@ impl Vectors {
     fn bytes(self) -> usize {
         match self {
             Vectors::Registers(bytes) => bytes,
-            Vectors::Thread => VECTOR_BYTES,
+            Vectors::Thread => THREAD_BYTES,
         }
     }
 }

@@ -33,16 +33,13 @@
 //!   executes the loops.
 //! - Every index that is evaluated under its predicates and selects is in bounds.
 
-mod code_hash;
+mod extents;
 mod shared;
-pub mod verify;
 
 pub use shared::Shared;
 
 use ansc_graph::text::unused;
 use ansc_graph::{BufId, Combiner, Expr, TensorType, VarId};
-
-use crate::intrinsic::IntrinsicName;
 
 /// A kernel: loops and blocks over buffers, as the module describes them.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,6 +162,23 @@ pub enum ForKind {
     /// All that is inside is one instruction, which does what the nest says: serial loops, in
     /// order, compute the same (see [`intrinsic`](crate::intrinsic)).
     Tensor(IntrinsicName),
+}
+
+/// The name of a registered intrinsic.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct IntrinsicName(pub(crate) &'static str);
+
+impl IntrinsicName {
+    /// As traces and texts of programs have it.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl std::fmt::Display for IntrinsicName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
 }
 
 /// Iterations that copies are ahead of what uses them: at least one.

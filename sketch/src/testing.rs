@@ -9,10 +9,10 @@ use crate::exec;
 use crate::intrinsic::operand;
 use crate::machine::Machine;
 use crate::program::Program;
-use crate::program::verify::verify;
 use crate::scheduled::Scheduled;
 use crate::task::Task;
 use crate::trace::{Instruction, Trace};
+use crate::verify::verify;
 
 /// A subgraph as text, no input of which is constant, for a CPU with vectors of 32 bytes.
 pub(crate) fn task(text: &str) -> Arc<Task> {

@@ -12,7 +12,7 @@ use ansc_graph::{Compute, Expr, Graph, TensorType, UnOp, cost};
 use ansc_runtime::manifest::Tuning;
 use ansc_runtime::{DType, Precision};
 use ansc_sketch::packed::Packing;
-use ansc_sketch::program::verify as program;
+use ansc_sketch::verify as program;
 use rayon::prelude::*;
 
 use super::prepared::result;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ansc_runtime::{DType, Precision, Precisions};
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::task::Sums;
 use ansc_tuner::scheduler::{self, Objective, Policy};
 use ansc_tuner::{model, strategy};
 use clap::Args;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ansc_frontend::import::ImportOptions;
 use ansc_sketch::Task;
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::task::Sums;
 use ansc_sketch::trace::Unfit;
 use ansc_tuner::Candidate;
 use ansc_tuner::tune::Weighted;

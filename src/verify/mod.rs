@@ -13,7 +13,7 @@ use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_runtime::manifest::{Port, Size, Specialisation};
 use ansc_runtime::{Model, Precisions, Session, SessionError, SessionOptions, Tensor};
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::task::Sums;
 use serde::Serialize;
 
 use crate::assemble::Expose;

@@ -28,7 +28,7 @@ use ansc_frontend::{ImportOptions, import};
 use ansc_graph::{Graph, interp};
 use ansc_models::{Generator, Scale};
 use ansc_runtime::{DType, Model, Precision, Tensor};
-use ansc_sketch::exec::{self, Blocks, Watched};
+use ansc_sketch::gpu::{Blocks, Watched, watch};
 use rayon::prelude::*;
 
 type Failure = Box<dyn std::error::Error>;
@@ -257,7 +257,7 @@ fn watched(generator: &Generator, folder: &Path, precision: Precision) -> Result
         let constant = vec![false; subgraph.compute.inputs.len()];
         let task = Arc::new(options.schedules.task("k", &subgraph.compute, &constant));
         let (gpu, _) = task.untuned_on_gpu(&limits).map_err(|e| e.to_string())?;
-        exec::watch(&gpu, Blocks::Sampled).map_err(|e| format!("{}: {e}\n{gpu}", subgraph.name))
+        watch(&gpu, Blocks::Sampled).map_err(|e| format!("{}: {e}\n{gpu}", subgraph.name))
     });
     Ok(each.collect::<Result<Vec<_>, String>>()?.into_iter().sum())
 }

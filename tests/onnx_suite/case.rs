@@ -10,8 +10,8 @@ use ansc_codegen::Target;
 use ansc_frontend::ImportOptions;
 use ansc_runtime::{Model, SessionOptions, Tensor, npy};
 use ansc_sketch::Task;
-use ansc_sketch::exec::{self, Blocks};
 use ansc_sketch::gpu::GpuLimits;
+use ansc_sketch::gpu::{Blocks, watch};
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use tract_onnx::pb::ModelProto;
@@ -153,7 +153,7 @@ fn watch_for_races(case: &Case, import: ImportOptions, limits: &GpuLimits) -> Re
     for subgraph in &subgraphs {
         let untuned = Arc::new(Task::on_gpu("k", &subgraph.compute, limits)).untuned_on_gpu(limits);
         let (kernels, _) = untuned.map_err(|e| e.to_string())?;
-        let found = exec::watch(&kernels, Blocks::Sampled);
+        let found = watch(&kernels, Blocks::Sampled);
         found.map_err(|e| format!("kernel {}: {e}\n{kernels}", subgraph.name))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ansc_sketch::features::{Features, features, features_on};
 use ansc_sketch::rules::Sketch;
-use ansc_sketch::task::Sample;
+use ansc_sketch::sample::Sample;
 use ansc_sketch::trace::{TraceError, Unfit};
 use ansc_sketch::{Choice, Machine, Scheduled, Task, Trace};
 use rand::rngs::StdRng;

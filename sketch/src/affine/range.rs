@@ -5,7 +5,6 @@ use ansc_graph::{BinOp, Expr, VarId};
 
 use super::build::known;
 use super::{Digit, Source, Sum};
-use crate::program::{Iter, Program, Stmt};
 
 /// An inclusive range.
 pub(crate) type Interval = (i64, i64);
@@ -25,21 +24,9 @@ impl Extents {
         Extents { of_vars, bindings: vec![] }
     }
 
-    pub(crate) fn of(program: &Program) -> Extents {
-        let of_vars = vec![None; program.vars.len()];
-        let mut extents = Extents { of_vars, bindings: vec![] };
-        program.body.iter().for_each(|s| extents.collect(s));
-        extents
-    }
-
-    fn collect(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::For(l) => {
-                self.set(l.var, l.extent);
-                l.body.iter().for_each(|s| self.collect(s));
-            }
-            Stmt::Block(b) => b.iters.iter().for_each(|i| self.set(i.var, i.extent)),
-        }
+    /// None of the first `vars` variables is known yet.
+    pub(crate) fn unknown(vars: usize) -> Extents {
+        Extents { of_vars: vec![None; vars], bindings: vec![] }
     }
 
     pub(crate) fn set(&mut self, var: VarId, extent: usize) {
@@ -53,24 +40,16 @@ impl Extents {
         self.of_vars.get(var.index()).copied().flatten()
     }
 
-    /// From now on sums are over what the iterators are bound to, which are expressions over loops;
-    /// and no longer over those of before.
-    pub(crate) fn bind(&mut self, iters: &[Iter]) {
+    /// From now on sums are over what these variables stand for, and no longer over those of
+    /// before. Gives the sums.
+    pub(crate) fn stand_for(
+        &mut self,
+        bound: impl Iterator<Item = (VarId, Expr)>,
+    ) -> impl Iterator<Item = &Sum> {
         self.bindings.clear();
-        let all: Vec<_> = iters.iter().map(|i| (i.var, Sum::of(&i.binding, self))).collect();
+        let all: Vec<_> = bound.map(|(var, e)| (var, Sum::of(&e, self))).collect();
         self.bindings = all;
-    }
-
-    /// As [`bind`](Extents::bind), and simplifies what iterators are bound to.
-    pub(crate) fn simplify_and_bind(&mut self, iters: &mut [Iter]) {
-        self.bindings.clear();
-        let simplified = |iter: &mut Iter| {
-            let sum = Sum::of(&iter.binding, self);
-            iter.binding = sum.to_expr();
-            (iter.var, sum)
-        };
-        let all = iters.iter_mut().map(simplified).collect();
-        self.bindings = all;
+        self.bindings.iter().map(|(_, sum)| sum)
     }
 
     pub(super) fn binding(&self, var: VarId) -> Option<&Sum> {

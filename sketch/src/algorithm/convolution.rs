@@ -15,35 +15,35 @@ use ansc_runtime::DType;
 
 /// `sum x * w` with windows that slide over some axes of `x`.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Convolution {
-    pub(super) stage: usize,
-    pub(super) input: BufId,
-    pub(super) weight: BufId,
+pub(crate) struct Convolution {
+    pub(crate) stage: usize,
+    pub(crate) input: BufId,
+    pub(crate) weight: BufId,
     /// Spatial axes of the stage that index the input alone.
-    pub(super) batch: Vec<usize>,
+    pub(crate) batch: Vec<usize>,
     /// In the order of the input's axes.
-    pub(super) windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// The axis of the stage, and the number of channels.
-    pub(super) out: (usize, usize),
+    pub(crate) out: (usize, usize),
     /// The variable of the stage's body, and the number of channels.
-    pub(super) channel: (VarId, usize),
+    pub(crate) channel: (VarId, usize),
     input_at: Vec<Index>,
     weight_at: Vec<VarId>,
 }
 
 /// `axis * stride + kernel * dilation`
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// The spatial axis of the stage, and its extent.
-    pub(super) axis: usize,
-    pub(super) outputs: usize,
+    pub(crate) axis: usize,
+    pub(crate) outputs: usize,
     /// The variable of the stage's body, and its extent.
     kernel: VarId,
-    pub(super) size: usize,
-    pub(super) stride: usize,
-    pub(super) dilation: usize,
+    pub(crate) size: usize,
+    pub(crate) stride: usize,
+    pub(crate) dilation: usize,
     /// The axis of the input.
-    pub(super) of: usize,
+    pub(crate) of: usize,
 }
 
 /// The part of the convolution that indexes an axis of the input.
@@ -58,7 +58,7 @@ enum Index {
 
 impl Convolution {
     /// The first stage of the subgraph that is a convolution of floats.
-    pub(super) fn find(compute: &Compute) -> Option<Convolution> {
+    pub(crate) fn find(compute: &Compute) -> Option<Convolution> {
         (0..compute.stages.len()).find_map(|stage| Convolution::of(compute, stage))
     }
 
@@ -76,7 +76,7 @@ impl Convolution {
     }
 
     /// The first stage that is a convolution of narrower elements, which it widens.
-    pub(super) fn of_narrow(compute: &Compute) -> Option<Convolution> {
+    pub(crate) fn of_narrow(compute: &Compute) -> Option<Convolution> {
         let narrow = |e: &Expr| match e {
             Expr::Cast(_, x) => match &**x {
                 Expr::Load(b, at) => Some((*b, at.clone())),
@@ -166,7 +166,7 @@ impl Convolution {
     }
 
     /// Indices of the input at these places along batch axes and windows.
-    pub(super) fn input_at(&self, batch: &[Expr], windows: &[Expr], channel: &Expr) -> Vec<Expr> {
+    pub(crate) fn input_at(&self, batch: &[Expr], windows: &[Expr], channel: &Expr) -> Vec<Expr> {
         let index = |i: &Index| match *i {
             Index::Batch(at) => batch[at].clone(),
             Index::Channel => channel.clone(),
@@ -176,7 +176,7 @@ impl Convolution {
     }
 
     /// Indices of the weight, given one for each window.
-    pub(super) fn weight_at(&self, kernel: &[Expr], channel: &Expr, out: &Expr) -> Vec<Expr> {
+    pub(crate) fn weight_at(&self, kernel: &[Expr], channel: &Expr, out: &Expr) -> Vec<Expr> {
         let index = |v: &VarId| match self.windows.iter().position(|w| w.kernel == *v) {
             Some(at) => kernel[at].clone(),
             None if *v == self.channel.0 => channel.clone(),
@@ -187,14 +187,14 @@ impl Convolution {
 }
 
 /// An index of what windows slide over.
-pub(super) enum Term {
+pub(crate) enum Term {
     Spatial(usize),
     Reduced(VarId),
     Window { axis: usize, kernel: VarId, stride: usize, dilation: usize },
 }
 
 impl Term {
-    pub(super) fn of(index: &Expr, rank: usize) -> Option<Term> {
+    pub(crate) fn of(index: &Expr, rank: usize) -> Option<Term> {
         let linear = Linear::from_expr(index);
         if linear.constant() != 0 {
             return None;

@@ -49,7 +49,7 @@ const MIN_ROWS: usize = 16;
 
 /// The terms that an instruction takes from each factor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Terms {
+pub(crate) enum Terms {
     /// Four bytes.
     Quads,
     /// Two words.
@@ -130,7 +130,7 @@ fn in_groups(task: &Task) -> Rewritten {
 
 /// Whether there is such a sum, and whatever is made into quads or pairs at run time is used often
 /// enough afterwards.
-pub(super) fn pays(task: &Task, terms: Terms) -> bool {
+pub(crate) fn pays(task: &Task, terms: Terms) -> bool {
     if !terms.suit(task) {
         return false;
     }
@@ -149,7 +149,7 @@ pub(super) fn pays(task: &Task, terms: Terms) -> bool {
 
 /// Whether the machine multiplies pairs of words and no bytes, and there are rows and columns
 /// enough for pairs.
-pub(super) fn pays_in_pairs(task: &Task) -> bool {
+pub(crate) fn pays_in_pairs(task: &Task) -> bool {
     let sum = Sum::find(&task.compute, Terms::Pairs).filter(|_| task.machine.units.pairs);
     sum.is_some_and(|sum| {
         let stage = &task.compute.stages[sum.stage];

@@ -30,8 +30,9 @@ use ansc_graph::{
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
-use crate::gpu::{GpuLimits, VECTOR_BYTES};
+use crate::gpu::GpuLimits;
 use crate::intrinsic::mma;
+use crate::lowering::THREAD_BYTES;
 use crate::price::mma::Estimate;
 use crate::task::Task;
 
@@ -244,7 +245,7 @@ impl Matrices {
         let body = match padded == terms {
             true => load,
             false => {
-                let inside = inside(&term, terms, VECTOR_BYTES / dtype.size());
+                let inside = inside(&term, terms, THREAD_BYTES / dtype.size());
                 Expr::select(inside, load, Expr::Const(Scalar::zero(dtype)))
             }
         };

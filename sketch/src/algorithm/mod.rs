@@ -30,15 +30,14 @@
 //! Results may differ by rounding: see `winograd`, which a task may forbid ([`Sums`]); those of
 //! integers do not.
 
-mod convolution;
-mod dots;
-mod estimate;
+pub(crate) mod convolution;
+pub(crate) mod dots;
 mod groups;
 mod im2col;
 mod inside;
 mod lanes;
 pub(crate) mod matrices;
-mod narrow;
+pub(crate) mod narrow;
 mod parts;
 mod place;
 mod rational;
@@ -49,22 +48,18 @@ mod taps;
 pub(crate) mod tiles;
 mod toom_cook;
 mod wide;
-mod winograd;
+pub(crate) mod winograd;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use ansc_graph::{BufId, Compute, Expr, Stage};
 use serde::{Deserialize, Serialize};
 
-use crate::choose::Choice;
 use crate::packed::{Packing, in_turn};
 use crate::task::Task;
 use convolution::Convolution;
 use dots::Terms;
-pub use sums::Sums;
 use winograd::{Numbers, Tile, Weights};
 
 /// How a convolution or a product is computed.
@@ -179,7 +174,7 @@ impl Algorithm {
         }
     }
 
-    fn tile(self) -> Option<Tile> {
+    pub(crate) fn tile(self) -> Option<Tile> {
         let (outputs, window, weights, numbers) = match self {
             Algorithm::Winograd2 => (2, 3, Weights::Early, Numbers::Floats),
             Algorithm::WinogradLarge => (4, 4, Weights::Early, Numbers::Floats),
@@ -245,7 +240,7 @@ impl Rewritten {
 }
 
 /// The task with a convolution of floats, if it has one of halves.
-fn in_floats(task: &Task) -> Rewritten {
+pub(crate) fn in_floats(task: &Task) -> Rewritten {
     wide::rewrite(task).unwrap_or_else(|| Rewritten::as_it_is(task))
 }
 
@@ -257,43 +252,6 @@ fn of_floats(
     let Rewritten { task, prepared } = in_floats(task);
     let made = rewrite(&task, &Convolution::find(&task.compute)?)?;
     Some(Rewritten { prepared: in_turn(prepared, made.prepared), ..made })
-}
-
-impl Task {
-    /// The algorithm that is taken where nobody searched, if it is not that of the expression.
-    pub fn preferred(&self) -> Option<Algorithm> {
-        self.choice().and_then(|choice| choice.by)
-    }
-
-    /// The schedule that is taken where nobody searched.
-    pub fn choice(&self) -> Option<Choice> {
-        self.choice_of(false)
-    }
-
-    /// The same by algorithms that leave constants as large as they are.
-    pub fn small_choice(&self) -> Option<Choice> {
-        self.choice_of(true)
-    }
-
-    fn choice_of(&self, small: bool) -> Option<Choice> {
-        let unsure = self.machine.correction.0.is_some();
-        estimate::field(&Arc::new(self.clone()), small, unsure).map(|field| field.decide(self))
-    }
-
-    /// The schedules among which prices choose where nobody searched. The first is what analytic
-    /// ones choose; those that measurements correct may prefer another one.
-    pub fn considered(self: &Arc<Task>) -> Vec<Choice> {
-        estimate::field(self, false, true).map_or_else(Vec::new, |field| field.choices().collect())
-    }
-
-    /// The number of the input that the buffer is, if that is a constant which one place of the
-    /// subgraph reads: it may be laid out as that place wants it.
-    fn sole_constant(&self, buffer: BufId) -> Option<usize> {
-        let param = buffer.index();
-        let loads = self.compute.stages.iter().flat_map(|s| s.body.loads());
-        let is_constant = self.constant.get(param).copied().unwrap_or(false);
-        (is_constant && loads.filter(|(b, _)| *b == buffer).count() == 1).then_some(param)
-    }
 }
 
 impl std::fmt::Display for Algorithm {

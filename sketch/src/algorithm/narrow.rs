@@ -65,7 +65,7 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
 
 /// Whether it applies, and the products of digits take no longer than those of floats, or do not
 /// matter.
-pub(super) fn pays(task: &Task) -> bool {
+pub(crate) fn pays(task: &Task) -> bool {
     let stages = 0..task.compute.stages.len();
     let product = stages.into_iter().find_map(|stage| Product::of(task, stage));
     product.is_some_and(|p| {

@@ -4,18 +4,7 @@ use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage};
 
 use super::Algorithm;
 use super::winograd::Numbers;
-use crate::task::Task;
-
-/// Which ways there are to compute a sum of products.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Sums {
-    /// All: where Winograd's convolutions are faster, they are taken, though they round more.
-    #[default]
-    Any,
-    /// Only those that multiply what the expression multiplies, and add that up. Long sums are
-    /// summed by blocks.
-    Direct,
-}
+use crate::task::{Sums, Task};
 
 impl Sums {
     /// None is the algorithm of the expression.

@@ -7,12 +7,13 @@ use ansc_runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Algorithm, Rewritten, Sums};
+use super::{Algorithm, Rewritten};
 use crate::exec;
 use crate::machine::Machine;
 use crate::packed::in_turn;
 use crate::rules::nests::every_slice;
 use crate::scheduled::Scheduled;
+use crate::task::Sums;
 use crate::task::Task;
 
 mod dots;

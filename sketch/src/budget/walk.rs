@@ -7,10 +7,10 @@ use foldhash::{HashSet, HashSetExt};
 
 use super::{GPU, ISSUED};
 use crate::affine::{Extents, Sum};
-use crate::intrinsic::{self, IntrinsicName, Native, Unit, mma};
+use crate::intrinsic::{self, Native, Unit, mma};
 use crate::lowering::{self, Pieces, Vectors};
 use crate::machine::Machine;
-use crate::program::{Block, For, ForKind, Program, Scope, Stmt, ThreadAxis};
+use crate::program::{Block, For, ForKind, IntrinsicName, Program, Scope, Stmt, ThreadAxis};
 use crate::tree;
 
 /// A loop counts, compares and turns.

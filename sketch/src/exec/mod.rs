@@ -3,13 +3,12 @@
 //! Element by element, in the order of the loops. Every access is checked: indices in bounds, no
 //! read of an element that nothing wrote, iterations of parallel, bound and vectorised loops that
 //! do not touch what another one writes, every element of the results written. `init` of reductions
-//! is done as `finish` would. [`watch()`] does the same to some thread blocks of programs for GPUs,
-//! without computing anything, so much faster.
+//! is done as `finish` would. [`watch`](crate::gpu::watch()) does the same to some thread blocks of
+//! programs for GPUs, without computing anything, so much faster.
 
 mod memory;
 mod race;
-mod scalar;
-mod watch;
+pub(crate) mod scalar;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +20,6 @@ use crate::program::{Access, Block, Body, For, ForKind, Program, Scope, Stmt, Th
 use crate::tree;
 use memory::Memory;
 use race::Tracker;
-pub use watch::{Blocks, Watched, watch};
 
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ExecError {
@@ -54,6 +52,19 @@ pub fn run(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>, ExecErr
     let mut machine = Machine::new(&program, inputs)?;
     machine.stmts(&program.body)?;
     machine.results()
+}
+
+/// Runs a program whose global memory holds zeros; of its last statement, which is a loop, the
+/// chosen iterations alone.
+pub(crate) fn run_on_zeros(
+    program: &Program,
+    iterations: BTreeSet<usize>,
+) -> Result<(), ExecError> {
+    let (last, before) = program.body.split_last().expect("a statement");
+    let mut machine = Machine::on_zeros(program)?;
+    machine.stmts(before)?;
+    machine.only = Some(iterations);
+    machine.stmts(std::slice::from_ref(last))
 }
 
 struct Machine<'a> {

@@ -6,7 +6,7 @@ use ansc_graph::{BinOp, Combiner, Scalar, UnOp};
 use ansc_runtime::DType;
 use half::bf16;
 
-pub(super) fn unary(op: UnOp, x: Scalar) -> Scalar {
+pub(crate) fn unary(op: UnOp, x: Scalar) -> Scalar {
     let dtype = x.dtype();
     match dtype {
         DType::Bool => Scalar::bool(op == UnOp::Not && x.is_zero()),
@@ -87,7 +87,7 @@ fn erf(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
-pub(super) fn binary(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
+pub(crate) fn binary(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
     let dtype = a.dtype();
     match op {
         BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Le => compare(op, a, b),
@@ -251,7 +251,7 @@ fn shift(op: BinOp, a: Scalar, b: Scalar) -> Scalar {
     from_wide(a.dtype(), result)
 }
 
-pub(super) fn cast(to: DType, x: Scalar) -> Scalar {
+pub(crate) fn cast(to: DType, x: Scalar) -> Scalar {
     let from = x.dtype();
     if to == DType::Bool {
         return Scalar::bool(!x.is_zero());
@@ -267,7 +267,7 @@ pub(super) fn cast(to: DType, x: Scalar) -> Scalar {
 }
 
 /// `combine(a, b)` for the combiners that reduce single values.
-pub(super) fn combine(combiner: Combiner, a: Scalar, b: Scalar) -> Scalar {
+pub(crate) fn combine(combiner: Combiner, a: Scalar, b: Scalar) -> Scalar {
     let op = match combiner {
         Combiner::Sum => BinOp::Add,
         Combiner::Prod => BinOp::Mul,
@@ -278,7 +278,7 @@ pub(super) fn combine(combiner: Combiner, a: Scalar, b: Scalar) -> Scalar {
 }
 
 /// Whether an arg-reduction that holds `best` takes `value`, which comes later.
-pub(super) fn replaces(combiner: Combiner, value: Scalar, best: Scalar) -> bool {
+pub(crate) fn replaces(combiner: Combiner, value: Scalar, best: Scalar) -> bool {
     let holds = |op, a, b| !compare(op, a, b).is_zero();
     let is_nan = |s: Scalar| s.dtype().is_float() && s.as_f64().is_nan();
     let last =

@@ -38,8 +38,7 @@ mod tests;
 
 use ansc_graph::BufId;
 
-use crate::machine::Machine;
-use crate::price::Parts;
+use crate::machine::{Machine, Parts};
 use crate::program::{Block, Program, Stmt};
 use allocation::Allocations;
 use nest::Nest;

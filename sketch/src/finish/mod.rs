@@ -29,7 +29,7 @@ pub fn finish(mut program: Program) -> Program {
     align::align_buffers(&mut program);
     prune::prune_buffers(&mut program);
     #[cfg(any(test, debug_assertions))]
-    if let Err(fault) = crate::program::verify::verify(&program) {
+    if let Err(fault) = crate::verify::verify(&program) {
         panic!("{fault}\n{program}");
     }
     program

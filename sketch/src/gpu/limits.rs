@@ -2,8 +2,7 @@
 
 use ansc_runtime::gpu::DECLARED_SHARED;
 
-/// Bytes that a thread loads, stores or copies at once, at most.
-pub const VECTOR_BYTES: usize = 16;
+use crate::lowering::THREAD_BYTES;
 
 /// Devices of one compute capability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +110,7 @@ impl Default for GpuLimits {
             shared_bytes: DECLARED_SHARED,
             local_bytes: 16 << 10,
             fragment_bytes: 768,
-            vector_bytes: VECTOR_BYTES,
+            vector_bytes: THREAD_BYTES,
             virtual_threads: 8,
             warp: 32,
             processors: 108,

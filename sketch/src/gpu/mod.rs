@@ -38,9 +38,11 @@ mod text;
 mod threads;
 mod verify;
 mod virtual_threads;
+mod watch;
 
 pub use error::GpuError;
-pub use limits::{GENERATIONS, Generation, GpuLimits, VECTOR_BYTES};
+pub use limits::{GENERATIONS, Generation, GpuLimits};
+pub use watch::{Blocks, Watched, watch};
 
 use std::collections::{BTreeMap, BTreeSet};
 

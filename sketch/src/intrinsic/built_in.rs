@@ -6,8 +6,8 @@ use ansc_runtime::DType;
 use super::Intrinsic;
 use super::description::{Operand, description};
 use crate::program::IterKind::{Reduce, Spatial};
-use crate::program::Program;
-use crate::schedule::{Result, Schedule};
+use crate::program::{For, ForKind, Program, Stmt};
+use crate::tree;
 
 /// Names like `dot_16x4_u8i8i32` say rows, terms and the types of both operands and the sum.
 pub(super) fn all() -> Vec<Intrinsic> {
@@ -27,11 +27,7 @@ fn dot(name: &str, [a, b, sum]: [DType; 3]) -> Intrinsic {
     let description = description(&axes, operands, result, Some(Combiner::Sum), |[x, y]| {
         Expr::cast(a, sum, x) * Expr::cast(b, sum, y)
     });
-    scheduled(name, description, |s, loops| {
-        s.reorder(&[loops[1], loops[0]])?;
-        s.vectorize(loops[0])?;
-        s.unroll(loops[1])
-    })
+    in_order(name, description, &[(1, ForKind::Unrolled), (0, ForKind::Vectorized)])
 }
 
 /// `c[i, j] += a[i] * b[j]`: a register tile of a matrix product.
@@ -42,21 +38,19 @@ fn outer(name: &str, rows: usize, lanes: usize) -> Intrinsic {
     let axes = [(rows, Spatial), (lanes, Spatial), (1, Reduce)];
     let result = f32s(&[(rows, 0), (lanes, 1)]);
     let description = description(&axes, operands, result, Some(Combiner::Sum), |[x, y]| x * y);
-    scheduled(name, description, |s, loops| {
-        s.reorder(&[loops[2], loops[0], loops[1]])?;
-        s.unroll(loops[0])?;
-        s.vectorize(loops[1])
-    })
+    let order = [(2, ForKind::Serial), (0, ForKind::Unrolled), (1, ForKind::Vectorized)];
+    in_order(name, description, &order)
 }
 
-/// The implementation is the description, scheduled.
-fn scheduled(
-    name: &str,
-    description: Program,
-    f: impl FnOnce(&mut Schedule, &[crate::LoopRef]) -> Result<()>,
-) -> Intrinsic {
-    let mut schedule = Schedule::new(description.clone());
-    let loops = schedule.loops("step").expect("the block of the description");
-    f(&mut schedule, &loops).expect("the schedule of a built-in intrinsic");
-    Intrinsic::new(name, description, schedule.into_program()).expect("a built-in intrinsic")
+/// The implementation is the description with its loops in another order: for each, its place in the
+/// description, and how it is executed.
+fn in_order(name: &str, description: Program, order: &[(usize, ForKind)]) -> Intrinsic {
+    let (mut loops, mut step) = (vec![], description.body.clone());
+    while let [Stmt::For(l)] = &step[..] {
+        loops.push(For { body: vec![], ..For::clone(l) });
+        step = l.body.clone();
+    }
+    let loops = order.iter().map(|&(at, kind)| For { kind, ..loops[at].clone() }).collect();
+    let implementation = Program { body: tree::nest(loops, step), ..description.clone() };
+    Intrinsic::new(name, description, implementation).expect("a built-in intrinsic")
 }

@@ -39,24 +39,7 @@ pub use mma::MmaOp;
 
 use crate::exec::ExecError;
 use crate::machine::Machine;
-use crate::program::{Block, For, ForKind, Iter, Program, Scope, Stmt};
-
-/// The name of a registered intrinsic.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct IntrinsicName(&'static str);
-
-impl IntrinsicName {
-    /// As traces and texts of programs have it.
-    pub fn as_str(self) -> &'static str {
-        self.0
-    }
-}
-
-impl std::fmt::Display for IntrinsicName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
+use crate::program::{Block, For, ForKind, IntrinsicName, Iter, Program, Scope, Stmt};
 
 /// A unit of a processor that an instruction belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
-use super::{Intrinsic, IntrinsicError, IntrinsicName, amx, built_in, mma};
+use super::{Intrinsic, IntrinsicError, amx, built_in, mma};
+use crate::program::IntrinsicName;
 
 type Table = BTreeMap<String, Arc<Intrinsic>>;
 

@@ -65,7 +65,7 @@ fn rows_and_terms_are_left_out() {
     assert!(text.contains("for i in 0..16 parallel while lt(mul(i, 4), size0[]) {"), "{text}");
     assert!(text.contains("for k in 0..8 while lt(k, size1[]) {"), "{text}");
     assert_eq!(Program::parse(&text).unwrap().to_string(), text);
-    assert_eq!(crate::program::verify::verify(&program), Ok(()));
+    assert_eq!(crate::verify::verify(&program), Ok(()));
 }
 
 /// A window of five elements reads four more than it gives.
@@ -108,7 +108,7 @@ for i in 0..64 parallel {
     let text = program.to_string();
     assert!(text.contains("for p in 0..68 parallel while lt(sub(p, 4), size0[]) {"), "{text}");
     assert!(text.contains("for i in 0..64 parallel while lt(i, size0[]) {"), "{text}");
-    assert_eq!(crate::program::verify::verify(&program), Ok(()));
+    assert_eq!(crate::verify::verify(&program), Ok(()));
 }
 
 /// Where no loop goes over what may not be needed, the outermost one asks.
@@ -124,7 +124,7 @@ fn nothing_may_be_needed() {
     let written = |empty: Vec<u32>| {
         let mut program = Program::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         leave_out(&mut program, &rows, &Demand { empty, ..demand() });
-        assert_eq!(crate::program::verify::verify(&program), Ok(()));
+        assert_eq!(crate::verify::verify(&program), Ok(()));
         program.to_string()
     };
     let asks = "for i in 0..1 parallel while lt(0, size0[]) {";
@@ -254,7 +254,7 @@ fn sums(text: &str) -> String {
         empty: vec![],
     };
     leave_out(&mut program, &compute.unwrap_or_else(|e| panic!("{e}")), &demand);
-    assert_eq!(crate::program::verify::verify(&program), Ok(()));
+    assert_eq!(crate::verify::verify(&program), Ok(()));
     program.to_string()
 }
 
@@ -365,7 +365,7 @@ for k in 0..2 {
     let conditions = |text: &str| {
         let mut program = Program::parse(text).unwrap_or_else(|e| panic!("{e}"));
         leave_out(&mut program, &compute, &demand);
-        assert_eq!(crate::program::verify::verify(&program), Ok(()));
+        assert_eq!(crate::verify::verify(&program), Ok(()));
         let text = program.to_string();
         ["for i in 0..8 while lt(", "for j in 0..8 while lt(", "for k in 0..2 while lt("]
             .map(|start| text.lines().any(|line| line.starts_with(start)))

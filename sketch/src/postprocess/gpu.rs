@@ -3,8 +3,8 @@
 //! 1. Copies to shared memory that carry [`COOPERATIVE`] are shared by all threads of the block,
 //!    each of which takes vectors of that many elements where they fit;
 //! 2. nests that nothing is bound of get a thread for each element, or a few;
-//! 3. loops that carry [`PIPELINE`] are pipelined;
-//! 4. loops over registers are written out, and others as far as [`UNROLL`](super::UNROLL) says;
+//! 3. loops that carry [`PIPELINE`](crate::notes::PIPELINE) are pipelined;
+//! 4. loops over registers are written out, and others as far as [`UNROLL`](crate::notes::UNROLL) says;
 //! 5. the program is lowered: races and sizes are checked there.
 //!
 //! A program with fewer threads than a loop's [`FEWEST_THREADS`] is refused before all that.
@@ -16,19 +16,11 @@ use ansc_graph::VarId;
 use super::unroll;
 use crate::finish;
 use crate::gpu::{GpuError, GpuLimits, GpuProgram, lower};
-use crate::program::{Ahead, ForKind, Program, Scope, ThreadAxis};
+use crate::notes::{COOPERATIVE, FEWEST_THREADS, pipeline_all};
+use crate::program::{ForKind, Program, Scope, ThreadAxis};
 use crate::rules::nests::gpu::{Lengths, bind_points};
 use crate::schedule::{Annotation, LoopRef, Result, Schedule};
 use crate::trace::Recorder;
-
-/// The annotation of a block that all threads execute together: elements that one takes at once.
-pub const COOPERATIVE: &str = "cooperative";
-
-/// The annotation of a loop whose copies to shared memory are begun so many iterations early.
-pub const PIPELINE: &str = "pipeline";
-
-/// The annotation of a loop over the threads of a block: how many it has at least.
-pub const FEWEST_THREADS: &str = "fewest_threads";
 
 /// Iterations over registers that are written out in any case.
 const MAX_REGISTERS: usize = 256;
@@ -89,25 +81,6 @@ fn check_threads(schedule: &Schedule) -> std::result::Result<(), GpuError> {
         }
     }
     Ok(())
-}
-
-/// Pipelines all loops that ask for it.
-pub(crate) fn pipeline_all(schedule: &mut Schedule) {
-    for block in schedule.blocks() {
-        pipeline(schedule, &block);
-    }
-}
-
-fn pipeline(schedule: &mut Schedule, block: &str) {
-    for l in schedule.loops(block).unwrap_or_default() {
-        let Some(&Annotation::Int(wanted)) = schedule.loop_annotation(l, PIPELINE) else {
-            continue;
-        };
-        if let Some(ahead) = usize::try_from(wanted).ok().and_then(Ahead::new) {
-            // Another block may have asked already.
-            let _ = schedule.pipeline(l, ahead);
-        }
-    }
 }
 
 /// Spreads the copy over the threads that the block around it has.

@@ -7,10 +7,10 @@
 //! 2. `layout`: constants lie in the order in which the tiles go through them;
 //! 3. `peel`: tiles that overrun are parted from those that do not;
 //! 4. `parallel`: the outermost spatial loops of each nest are fused and run by several threads, as
-//!    many as give enough iterations, or as a block's [`PARALLEL`] says;
+//!    many as give enough iterations, or as a block's [`PARALLEL`](crate::notes::PARALLEL) says;
 //! 5. `vectorize`: the innermost spatial loop of each block becomes a vector of as many registers
-//!    as a block's [`VECTORS`] says;
-//! 6. `unroll`: loops around a block that carries [`UNROLL`] are written out up to that many
+//!    as a block's [`VECTORS`](crate::notes::VECTORS) says;
+//! 6. `unroll`: loops around a block that carries [`UNROLL`](crate::notes::UNROLL) are written out up to that many
 //!    iterations.
 //!
 //! A step that a primitive refuses is left out; the program stays valid.
@@ -26,22 +26,12 @@ mod vectorize;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use gpu::pipeline_all;
-pub use gpu::{COOPERATIVE, FEWEST_THREADS, PIPELINE, bound_program, postprocess_gpu};
+pub use gpu::{bound_program, postprocess_gpu};
 
 use crate::finish;
 use crate::program::{ForKind, IterKind, Stmt};
 use crate::schedule::{LoopRef, Schedule};
 use crate::scheduled::Scheduled;
-
-/// The annotation that says how many iterations may be written out around a block.
-pub const UNROLL: &str = "unroll";
-/// The annotation that says how many loops around a block's nest are fused and run in parallel; 0
-/// is as many as give enough iterations.
-pub const PARALLEL: &str = "parallel";
-/// The annotation that says how many registers a vector of the innermost loop around a block takes
-/// at most.
-pub const VECTORS: &str = "vectors";
 
 /// The properties of the machine that the steps need to know.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

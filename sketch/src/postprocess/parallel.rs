@@ -4,7 +4,8 @@
 //! for i in 0..8 { for j in 0..32 { for k .. } }   =>   parallel ij in 0..256 { for k .. }
 //! ```
 
-use super::{PARALLEL, chain, is_free};
+use super::{chain, is_free};
+use crate::notes::PARALLEL;
 use crate::program::Stmt;
 use crate::schedule::{Annotation, LoopRef, Schedule};
 

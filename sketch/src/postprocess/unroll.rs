@@ -5,7 +5,7 @@
 //! => for k in 0..64 { unrolled i in 0..4 { vectorized j { mm } } }
 //! ```
 
-use super::UNROLL;
+use crate::notes::UNROLL;
 use crate::program::ForKind;
 use crate::schedule::{Annotation, Schedule};
 

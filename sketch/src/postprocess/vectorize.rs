@@ -4,7 +4,8 @@
 //! for j in 0..64 { c[i, j] = .. }   =>   for jo in 0..8 { vectorized j in 0..8 { c[i, jo * 8 + j] = .. } }
 //! ```
 
-use super::{VECTORS, is_free};
+use super::is_free;
+use crate::notes::VECTORS;
 use crate::program::Stmt;
 use crate::schedule::{Annotation, LoopRef, Schedule};
 

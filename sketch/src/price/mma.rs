@@ -6,10 +6,11 @@
 //! ```
 //! An estimate for comparing cuts of one product.
 
-use super::NOT_HIDDEN;
 use super::gpu::LAUNCH;
-use crate::gpu::{GpuLimits, VECTOR_BYTES};
+use crate::gpu::GpuLimits;
 use crate::intrinsic::mma::{LANES, LOADED, ROWS};
+use crate::lowering::THREAD_BYTES;
+use crate::machine::NOT_HIDDEN;
 
 pub(crate) const WARPS: [usize; 3] = [1, 2, 4];
 pub(crate) const FRAGMENTS: [usize; 3] = [1, 2, 4];
@@ -144,7 +145,7 @@ impl Estimate<'_> {
     }
 
     fn vector(&self) -> usize {
-        VECTOR_BYTES / self.bytes
+        THREAD_BYTES / self.bytes
     }
 }
 

@@ -28,27 +28,9 @@ use std::slice;
 use ansc_graph::BufId;
 
 use crate::budget;
-use crate::features::{self, Features};
-use crate::machine::Machine;
+use crate::machine::{CACHES, Machine, Parts};
 use crate::program::{Program, Stmt};
 use nest::{Nest, Part, nests, part_bytes};
-
-/// How much of the shorter parts the longest one does not hide.
-const NOT_HIDDEN: f64 = 0.25;
-
-/// Bytes that fit, and bytes that come from the next level in a cycle.
-#[derive(Clone, Copy)]
-struct Cache {
-    bytes: f64,
-    per_cycle: f64,
-}
-
-/// Levels as processors have them, each core's share of the last one; what is beyond is memory.
-const CACHES: [Cache; 3] = [
-    Cache { bytes: 32e3, per_cycle: 32.0 },
-    Cache { bytes: 768e3, per_cycle: 12.0 },
-    Cache { bytes: 8e6, per_cycle: 4.0 },
-];
 
 /// Cycles of a run of a finished program on one core, as measurements correct them.
 pub fn cycles(program: &Program, machine: &Machine) -> f64 {
@@ -58,44 +40,18 @@ pub fn cycles(program: &Program, machine: &Machine) -> f64 {
 /// The same of a program whose analytic price is known.
 pub(crate) fn corrected(program: &Program, machine: &Machine, parts: Parts) -> f64 {
     match &machine.correction.0 {
-        Some(learned) => {
-            let features = Features { parts, ..features::features(program) };
-            parts.cycles() * learned.correction(&features).exp()
-        }
+        Some(learned) => parts.cycles() * learned.correction(program, parts).exp(),
         None => parts.cycles(),
     }
 }
 
-/// The parts that the price of a program is made of.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Parts {
-    /// Cycles in which a core issues all instructions.
-    pub issue: f64,
-    /// Bytes that come from beyond each level of cache.
-    pub missed: [f64; Parts::LEVELS],
-}
-
 impl Parts {
-    /// Levels of cache.
-    pub const LEVELS: usize = CACHES.len();
-
     /// Those of a run of a finished program on one core.
     pub fn of(program: &Program, machine: &Machine) -> Parts {
         Parts {
             issue: budget::issued(program, machine) as f64 / budget::ISSUED,
             missed: CACHES.map(|cache| missed(program, cache.bytes)),
         }
-    }
-
-    /// Cycles in which the bytes of each level come.
-    pub fn traffic(&self) -> [f64; Parts::LEVELS] {
-        std::array::from_fn(|level| self.missed[level] / CACHES[level].per_cycle)
-    }
-
-    /// The price by the model alone.
-    pub fn cycles(&self) -> f64 {
-        let traffic = self.traffic().iter().sum();
-        self.issue.max(traffic) + NOT_HIDDEN * self.issue.min(traffic)
     }
 }
 
@@ -185,7 +141,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::features::Features;
     use crate::machine::{Correction, Corrects};
 
     const MACHINE: Machine = Machine::new(64, 32);
@@ -209,8 +164,8 @@ mod tests {
     struct Twice;
 
     impl Corrects for Twice {
-        fn correction(&self, features: &Features) -> f64 {
-            assert!(features.parts.cycles() > 0.0);
+        fn correction(&self, _: &Program, parts: Parts) -> f64 {
+            assert!(parts.cycles() > 0.0);
             2f64.ln()
         }
     }

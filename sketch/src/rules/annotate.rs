@@ -3,7 +3,7 @@
 //! nest run in parallel.
 
 use super::{Space, State};
-use crate::postprocess::{PARALLEL, UNROLL, VECTORS};
+use crate::notes::{PARALLEL, UNROLL, VECTORS};
 use crate::program::{IterKind, Stmt};
 use crate::trace::{Recorder, StepError};
 

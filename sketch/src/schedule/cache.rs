@@ -14,9 +14,9 @@ use super::error::{Cause, Failure, buffer_name};
 use super::moves::{blocks_where, plain_indices, renest, writers};
 use super::query::{block_at, block_at_mut, block_path, buffer_named};
 use super::{Result, Schedule, re_index};
-use crate::program::verify::{Written, written};
 use crate::program::{Access, Block, Body, Iter, IterKind, Program, Scope, Stmt};
 use crate::region::Span;
+use crate::verify::{Written, written};
 
 type Checked<T> = std::result::Result<T, Failure>;
 

@@ -14,8 +14,9 @@ use super::copies;
 use super::error::{Cause, Failure, buffer_name};
 use super::query::{blocks_under, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
-use crate::program::{Program, verify};
+use crate::program::Program;
 use crate::tree;
+use crate::verify;
 
 type Checked<T> = std::result::Result<T, Failure>;
 

@@ -4,9 +4,9 @@ use super::error::{Cause, Failure, buffer_name};
 use super::query::{blocks_under, bound_to, loop_at, loop_at_mut, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::disjoint;
-use crate::program::verify::{self, Pair};
 use crate::program::{Ahead, For, ForKind, IterKind, Program, ThreadAxis};
 use crate::tree::{self, Path};
+use crate::verify::{self, Pair};
 
 impl Schedule {
     /// Iterations run on several threads. The loop is outermost and its iterations are independent.

@@ -22,10 +22,10 @@ use super::transform_layout::lay_out;
 use super::{Result, Schedule};
 use crate::index_map::IndexMap;
 use crate::packed::Packing;
-use crate::program::verify::{Written, written};
 use crate::program::{Access, Block, Body, Iter, IterKind, Program, Scope};
 use crate::region::Span;
 use crate::tree;
+use crate::verify::{Written, written};
 
 type Checked<T> = std::result::Result<T, Failure>;
 

@@ -16,8 +16,8 @@ use crate::choices;
 use crate::finish;
 use crate::gpu::lower;
 use crate::index_map::IndexMap;
+use crate::notes;
 use crate::packed::in_turn;
-use crate::postprocess;
 use crate::program::{ForKind, Program};
 use crate::schedule::{self, Annotation, LoopRef, Panels, Schedule};
 use crate::tree;
@@ -292,7 +292,7 @@ impl Recorder {
     pub(super) fn complete_program(&mut self) -> Result<()> {
         let task = self.task.clone().ok_or(StepError::NoTask)?;
         if task.gpu.is_some() {
-            postprocess::pipeline_all(&mut self.schedule);
+            notes::pipeline_all(&mut self.schedule);
         }
         let mut program = finish(self.schedule.program().clone());
         match &task.gpu {

@@ -54,6 +54,13 @@ impl Recorder {
         Recorder::resume(Schedule::new(program))
     }
 
+    /// A recorder of the task's naive program; it alone can compute it by an algorithm.
+    pub fn of_task(task: Arc<Task>) -> Recorder {
+        let mut recorder = Recorder::new(task.naive());
+        recorder.task = Some(task);
+        recorder
+    }
+
     /// Goes on with a schedule that something was done to, which the trace does not tell.
     pub(crate) fn resume(schedule: Schedule) -> Recorder {
         Recorder {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::Trace;
 use super::instruction::{BlockVar, Decision, LoopVar, Note, Number};
 use super::table::Instruction;
-use crate::postprocess::{PARALLEL, UNROLL, VECTORS};
+use crate::notes::{PARALLEL, UNROLL, VECTORS};
 
 impl Trace {
     /// A line for each step that does something.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
-use ansc_sketch::program::verify::Report;
 use ansc_sketch::rules::Sketch;
 use ansc_sketch::trace::{StepError, TraceError};
+use ansc_sketch::verify::Report;
 
 #[derive(Default)]
 pub(crate) struct Tally {

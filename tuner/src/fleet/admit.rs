@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ansc_graph::{Compute, cost, verify};
 use ansc_sketch::Machine;
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::task::Sums;
 use ansc_sketch::{Task, Trace};
 
 use super::kind::Kind;

@@ -8,9 +8,9 @@
 //! Both are bytes from the network. Their size is bounded before anything is parsed, and what they
 //! say is checked before anything is done: by `admit` for jobs, by [`Answer::parse`] for answers.
 
-use ansc_sketch::algorithm::Sums;
 use ansc_sketch::gpu::GpuLimits;
 use ansc_sketch::machine::{Machine, Units};
+use ansc_sketch::task::Sums;
 use ansc_sketch::{Task, Trace};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -11,9 +11,8 @@
 //! what a cache holds, is mostly the same everywhere.
 
 use ansc_sketch::features::LEN;
-use ansc_sketch::machine::Corrects;
-use ansc_sketch::price::Parts as Price;
-use ansc_sketch::{CLEARLY_CORRECTED, Features};
+use ansc_sketch::machine::{Corrects, Parts as Price};
+use ansc_sketch::{CLEARLY_CORRECTED, Features, Program, features};
 use rayon::prelude::*;
 
 use super::table::{corrections, throughputs};
@@ -80,8 +79,8 @@ impl CostModel for Corrected {
 }
 
 impl Corrects for Corrected {
-    fn correction(&self, features: &Features) -> f64 {
-        self.learned(features).into()
+    fn correction(&self, program: &Program, parts: Price) -> f64 {
+        self.learned(&Features { parts, ..features(program) }).into()
     }
 }
 
@@ -171,7 +170,7 @@ mod tests {
         assert!(order > 0.95, "{order}");
         // The corrections are those factors, but for one that all have.
         let ratio = |(s, factor): (&Sample, &f64)| {
-            model.correction(s.features.as_ref().unwrap()) - factor.ln()
+            f64::from(model.learned(s.features.as_ref().unwrap())) - factor.ln()
         };
         let ratios: Vec<f64> = test.iter().zip(&factors).map(ratio).collect();
         let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
@@ -200,7 +199,8 @@ mod tests {
         let slow: Vec<Sample> = (0..100usize).map(slow).collect();
         let mut bold = model.clone();
         bold.train(&slow);
-        let corrections = slow.iter().map(|s| bold.correction(s.features.as_ref().unwrap()));
+        let corrections =
+            slow.iter().map(|s| f64::from(bold.learned(s.features.as_ref().unwrap())));
         let most = corrections.map(f64::abs).fold(0.0, f64::max);
         assert_eq!(most, f64::from(MOST));
         let again = Corrected::from_parts(&model.parts().unwrap()).unwrap();

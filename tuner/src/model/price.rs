@@ -26,7 +26,7 @@ impl CostModel for Price {
 #[cfg(test)]
 mod tests {
     use ansc_sketch::Features;
-    use ansc_sketch::price::Parts;
+    use ansc_sketch::machine::Parts;
 
     use super::*;
 

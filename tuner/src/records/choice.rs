@@ -11,7 +11,7 @@
 //! which the other has to be faster as well.
 
 use ansc_sketch::Trace;
-use ansc_sketch::algorithm::Sums;
+use ansc_sketch::task::Sums;
 
 use super::{InMemory, Key, Record, Records, RecordsError, fastest, pooled, untuned_program};
 use crate::outcome::Outcome;

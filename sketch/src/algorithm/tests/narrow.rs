@@ -34,7 +34,7 @@ fn check_narrow_of(given: &Task, inputs: &[Tensor], expected: &[f64]) {
         let found = eval(&rewritten.task.compute, &prepared(&rewritten, inputs));
         close(&found, expected, &text);
         let scheduled = scheduled(&rewritten);
-        let fault = crate::program::verify::verify(&scheduled.program);
+        let fault = crate::verify::verify(&scheduled.program);
         assert!(fault.is_ok(), "{fault:?}\n{}", scheduled.program);
         close(&run(&scheduled, inputs), expected, &scheduled.program);
         // Neither weights nor their sums in a block are in memory at run time.

@@ -53,10 +53,11 @@ use ansc_runtime::DType;
 use super::convolution::{Convolution, Window};
 use super::parts::{self, Deal};
 use super::toom_cook::Filter;
-use super::{Replacing, Rewritten, Sums};
+use super::{Replacing, Rewritten};
 use crate::packed::in_turn;
+use crate::task::Sums;
 use crate::task::Task;
-pub(super) use numbers::Numbers;
+pub(crate) use numbers::Numbers;
 use weights::PLAIN;
 
 /// Transformed weights of so many bytes are not worth the memory: each run reads all of them, which
@@ -68,7 +69,7 @@ const FEWER: (usize, usize) = (3, 4);
 
 /// When weights are transformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Weights {
+pub(crate) enum Weights {
     /// By the compiler, if they are constant.
     Early,
     /// In each run, though they are constant.
@@ -78,11 +79,11 @@ pub(super) enum Weights {
 /// Outputs along each axis of a tile, weights along each axis of a window, when they are
 /// transformed, and in what numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tile {
-    pub(super) outputs: usize,
-    pub(super) window: usize,
-    pub(super) weights: Weights,
-    pub(super) numbers: Numbers,
+pub(crate) struct Tile {
+    pub(crate) outputs: usize,
+    pub(crate) window: usize,
+    pub(crate) weights: Weights,
+    pub(crate) numbers: Numbers,
 }
 
 impl Tile {
@@ -144,20 +145,20 @@ fn dealt(task: &Task, conv: &Convolution, tile: Tile) -> Option<Option<Rewritten
 }
 
 /// The amount of work that the algorithm takes.
-pub(super) struct Work {
+pub(crate) struct Work {
     /// Multiplications of the products.
-    pub(super) products: usize,
+    pub(crate) products: usize,
     /// Bytes of what is transformed, before the products and after them.
-    pub(super) transformed: usize,
+    pub(crate) transformed: usize,
     /// Bytes of the weights that are read.
-    pub(super) weights: usize,
+    pub(crate) weights: usize,
     /// Bytes of weights that are transformed in each run.
-    pub(super) late: usize,
+    pub(crate) late: usize,
 }
 
 impl Work {
     /// None where the algorithm is not taken.
-    pub(super) fn of(task: &Task, conv: &Convolution, tile: Tile) -> Option<Work> {
+    pub(crate) fn of(task: &Task, conv: &Convolution, tile: Tile) -> Option<Work> {
         let Some(dealt) = dealt(task, conv, tile)? else {
             return Some(Tiling::of(task, conv, tile)?.work());
         };

@@ -25,7 +25,7 @@ const WHOLE: i64 = 2;
 const LARGEST: [usize; 2] = [255, 128];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::algorithm) enum Numbers {
+pub(crate) enum Numbers {
     /// Floats of 32 bits.
     Floats,
     /// Words that were bytes; two products are one instruction.

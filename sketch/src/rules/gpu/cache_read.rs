@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use ansc_graph::BufId;
 
-use crate::postprocess::COOPERATIVE;
+use crate::notes::COOPERATIVE;
 use crate::program::Scope;
 use crate::rules::Space;
 use crate::trace::{LoopVar, Recorder, StepError};

@@ -13,7 +13,7 @@
 //! threads has at least a warp, or else lanes idle; a small stage may have no use for one.
 
 use super::cache_read::cache_reads;
-use crate::postprocess::{FEWEST_THREADS, PIPELINE};
+use crate::notes::{FEWEST_THREADS, PIPELINE};
 use crate::program::{IterKind, Scope, ThreadAxis};
 use crate::rules::analysis::written_buffer;
 use crate::rules::{Outcome, Rule, Space, State, elementwise_consumer, needs_tiling, tile};

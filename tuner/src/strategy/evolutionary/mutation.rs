@@ -5,7 +5,7 @@
 //! affair.
 
 use ansc_sketch::Trace;
-use ansc_sketch::postprocess::{PARALLEL, UNROLL};
+use ansc_sketch::notes::{PARALLEL, UNROLL};
 use ansc_sketch::trace::{Instruction, Note, Number, ValueVar};
 use rand::{Rng, RngExt};
 

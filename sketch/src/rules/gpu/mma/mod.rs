@@ -30,11 +30,11 @@ use ansc_graph::Expr;
 
 use crate::algorithm::Algorithm;
 use crate::algorithm::matrices::Matrices;
-use crate::gpu::VECTOR_BYTES;
 use crate::index_map::IndexMap;
 use crate::inline::{self, Padding};
 use crate::intrinsic::mma::{self, COLUMNS, LANES, LOADED, Names, ROWS, Side};
-use crate::postprocess::PIPELINE;
+use crate::lowering::THREAD_BYTES;
+use crate::notes::PIPELINE;
 use crate::program::{Scope, ThreadAxis};
 use crate::rules::{Sketch, nests};
 use crate::task::Task;
@@ -245,7 +245,7 @@ impl Product {
         r.bind(parts[2], ThreadAxis::ThreadY)?;
         r.bind(parts[3], ThreadAxis::ThreadX)?;
         r.vectorize(parts[4])?;
-        let vector = VECTOR_BYTES / self.matrices.factors[side].size();
+        let vector = THREAD_BYTES / self.matrices.factors[side].size();
         let name = r.name_of(copy)?;
         let by_words = self.matrices.across()[side] && self.matrices.factors[side].size() == 4;
         let (factor, offset) = if by_words { (BANKS, COLUMNS) } else { (2 * vector, vector) };

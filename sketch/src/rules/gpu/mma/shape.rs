@@ -1,8 +1,9 @@
 //! The decisions of a product by tensor cores: the best cut by its price first.
 
 use crate::algorithm::matrices::Matrices;
-use crate::gpu::{GpuLimits, VECTOR_BYTES};
+use crate::gpu::GpuLimits;
 use crate::intrinsic::mma::{LOADED, ROWS};
+use crate::lowering::THREAD_BYTES;
 use crate::price::mma::{AHEAD, FRAGMENTS, STEPS, Shape, WARPS};
 
 /// Candidates of each decision, the best first.
@@ -33,7 +34,7 @@ impl Choices {
             priced.into_iter().map(|(_, value)| value as i64).collect()
         };
         let vectors = [0, 1].map(|side| {
-            let most = VECTOR_BYTES / factors[side].size();
+            let most = THREAD_BYTES / factors[side].size();
             let mut lengths: Vec<usize> = (0..).map(|n| most >> n).take_while(|n| *n > 0).collect();
             let together = matrices.together(side);
             lengths.sort_by_key(|n| (!together.is_multiple_of(*n), std::cmp::Reverse(*n)));

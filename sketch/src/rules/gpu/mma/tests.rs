@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 
 use super::*;
 use crate::budget;
-use crate::exec::{self, Blocks};
+use crate::gpu::Blocks;
 use crate::gpu::{GpuLimits, lower};
 use crate::testing::{compare, task};
 use crate::trace::Unfit;
@@ -96,7 +96,7 @@ fn products_by_tensor_cores_compute_the_same() {
         assert!(gpu.to_string().contains("tensor(mma_dot"), "{gpu}");
         let compared = compare(&task.compute, &gpu.checked_form());
         compared.unwrap_or_else(|e| panic!("{e}\n{trace}\n{gpu}"));
-        let watched = exec::watch(&gpu, Blocks::Sampled);
+        let watched = crate::gpu::watch(&gpu, Blocks::Sampled);
         watched.unwrap_or_else(|e| panic!("{e}\n{trace}\n{gpu}"));
     }
 }

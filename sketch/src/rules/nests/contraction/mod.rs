@@ -25,13 +25,13 @@ mod partial;
 use ansc_graph::{Combiner, Stage};
 
 use super::{Nests, Way};
-use crate::algorithm::Sums;
 use crate::contraction::epilogue::Epilogue;
 use crate::contraction::nested::Nested;
 use crate::contraction::operands::{Around, Operands};
 use crate::contraction::shapes::{Shape, adds_apart, ranked};
 use crate::contraction::{blocks::Blocks, goes_along_terms, is_tileable};
 use crate::schedule::Rest;
+use crate::task::Sums;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk::{self, PARALLEL_WORK};
 use lengths::{Lengths, Tile, enough};

@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::algorithm::{Algorithm, Sums};
+use crate::algorithm::Algorithm;
 use crate::machine::Machine;
 use crate::program::Scope;
 use crate::rules::Sketch;
 use crate::rules::nests::contraction_sketches;
+use crate::task::Sums;
 use crate::task::Task;
 use crate::testing::{candidates, compare_scheduled, task};
 use crate::trace::{Decision, Unfit};

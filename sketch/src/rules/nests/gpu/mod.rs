@@ -41,7 +41,7 @@ use super::{Nests, inline_all};
 use crate::finish::finish;
 use crate::gpu::{GpuLimits, lower};
 use crate::inline::{self, Padding};
-use crate::postprocess::pipeline_all;
+use crate::notes::pipeline_all;
 use crate::program::{ForKind, IterKind, Scope, ThreadAxis};
 use crate::rules::{Sketch, elementwise_consumer};
 use crate::schedule::Schedule;

@@ -29,7 +29,7 @@ use super::{
     Result, bind_threads, choose, consumer, fused, groups, is_unbound, loops, terms, written,
 };
 use crate::gpu::GpuLimits;
-use crate::postprocess::PIPELINE;
+use crate::notes::PIPELINE;
 use crate::program::{Body, IterKind, Scope, ThreadAxis};
 use crate::rules::needs_tiling;
 use crate::schedule::Schedule;

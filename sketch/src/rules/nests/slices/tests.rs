@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
-use crate::algorithm::{Algorithm, Sums};
+use crate::algorithm::Algorithm;
 use crate::machine::Machine;
 use crate::rules::Sketch;
 use crate::rules::nests::{every_slice, sliced_sketches};
+use crate::task::Sums;
 use crate::task::Task;
 use crate::testing::{compare_scheduled, task};
 use crate::trace::{Decision, Instruction, Trace, Unfit};

@@ -10,11 +10,15 @@
 //! ```
 //! So what measurements taught moves a choice only where it says something that counts.
 
+mod estimate;
+mod untuned;
+
 use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
 use crate::contraction::is_tileable;
+use crate::machine::Parts;
 use crate::price;
 use crate::rules::{Sketch, gpu, nests};
 use crate::scheduled::Scheduled;
@@ -47,7 +51,7 @@ pub(crate) fn untuned(task: &Arc<Task>, by: Option<Algorithm>) -> Option<(Sketch
 /// A choice with the analytic price of its program, which is made once.
 struct Made {
     choice: Choice,
-    parts: OnceCell<price::Parts>,
+    parts: OnceCell<Parts>,
 }
 
 impl Made {
@@ -55,9 +59,9 @@ impl Made {
         Made { choice: Choice { by, sketch, scheduled }, parts: OnceCell::new() }
     }
 
-    fn parts(&self, task: &Task) -> price::Parts {
+    fn parts(&self, task: &Task) -> Parts {
         let program = &self.choice.scheduled.program;
-        *self.parts.get_or_init(|| price::Parts::of(program, &task.machine))
+        *self.parts.get_or_init(|| Parts::of(program, &task.machine))
     }
 
     /// The analytic one.
@@ -216,6 +220,7 @@ mod tests {
     use super::*;
     use crate::features::{Features, features};
     use crate::machine::{Correction, Corrects, Machine};
+    use crate::program::Program;
     use crate::testing::{SOFTMAX, candidates, compare_scheduled, task};
     use crate::trace::{Decision, Instruction};
 
@@ -243,8 +248,8 @@ mod tests {
     struct Favours(Features);
 
     impl Corrects for Favours {
-        fn correction(&self, features: &Features) -> f64 {
-            if features.rows == self.0.rows { -9.0 } else { 0.0 }
+        fn correction(&self, program: &Program, _: Parts) -> f64 {
+            if features(program).rows == self.0.rows { -9.0 } else { 0.0 }
         }
     }
 

@@ -215,8 +215,8 @@ impl Mask {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::scalar;
     use super::*;
+    use crate::exec::scalar;
     use ansc_graph::Scalar;
 
     /// One operation on all lanes is that operation on each.

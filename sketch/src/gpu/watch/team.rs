@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use ansc_graph::{BufId, VarId};
 
-use super::super::ExecError;
 use super::lanes::{Mask, Node, Value};
 use super::memory::{Fault, Memory};
 use super::plan::{Code, Plan, Touch, What};
+use crate::exec::ExecError;
 use crate::gpu::Kernel;
 use crate::program::Program;
 

@@ -1,8 +1,11 @@
 //! Facts of a processor that schedules need.
 
-use std::sync::Arc;
+mod correction;
+mod parts;
 
-use crate::features::Features;
+pub use correction::{Correction, Corrects};
+pub use parts::Parts;
+pub(crate) use parts::{CACHES, NOT_HIDDEN};
 
 /// A processor, for schedules.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -15,40 +18,6 @@ pub struct Machine {
     pub units: Units,
     /// Corrects prices by measurements.
     pub correction: Correction,
-}
-
-/// Has learned from measurements how far prices are from times.
-pub trait Corrects: Send + Sync {
-    /// The natural logarithm of what the price of a program is to be multiplied by.
-    fn correction(&self, features: &Features) -> f64;
-}
-
-/// The model that corrects prices, or nothing where nobody has measured. Machines that differ in
-/// this alone are equal only if they share it.
-#[derive(Clone, Default)]
-pub struct Correction(pub Option<Arc<dyn Corrects>>);
-
-impl PartialEq for Correction {
-    fn eq(&self, other: &Correction) -> bool {
-        match (&self.0, &other.0) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (a, b) => a.is_none() && b.is_none(),
-        }
-    }
-}
-
-impl Eq for Correction {}
-
-impl std::hash::Hash for Correction {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.is_some().hash(state);
-    }
-}
-
-impl std::fmt::Debug for Correction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "learned" } else { "none" })
-    }
 }
 
 /// Units of a processor that multiply small matrices, or add up products in vectors.

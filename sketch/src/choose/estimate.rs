@@ -15,11 +15,11 @@
 
 use std::sync::Arc;
 
-use super::convolution::Convolution;
-use super::dots::Terms;
-use super::winograd::{self, Numbers, Weights};
-use super::{Algorithm, dots, in_floats, narrow};
-use crate::choose::{self, Field, cheapest_of};
+use super::{Field, cheapest_of};
+use crate::algorithm::convolution::Convolution;
+use crate::algorithm::dots::{self, Terms};
+use crate::algorithm::winograd::{self, Numbers, Weights};
+use crate::algorithm::{Algorithm, in_floats, narrow};
 use crate::task::Task;
 
 /// Operations in the time in which one byte of transformed elements is written, and read again.
@@ -51,10 +51,10 @@ const UNSURE: f64 = 2.0;
 pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field> {
     // The estimate that follows is for a CPU.
     if task.gpu.is_some() {
-        return choose::field(task, None);
+        return super::field(task, None);
     }
-    let by = |by| choose::field(task, Some(by)).or_else(|| choose::field(task, None));
-    if let Some(tiled) = choose::in_tiles(task) {
+    let by = |by| super::field(task, Some(by)).or_else(|| super::field(task, None));
+    if let Some(tiled) = super::in_tiles(task) {
         return Some(tiled);
     }
     // Winograd's convolution of floats may cost less than the pairs of a direct one.
@@ -70,16 +70,16 @@ pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field
     let Some(Winograd { best, all, share }) = by_winograd(task, small) else { return direct() };
     let unsure = unsure && (1.0 / UNSURE..UNSURE).contains(&share);
     match share < WORTH[usize::from(task.machine.vector_bytes > 32)] {
-        true if unsure => choose::either(by(best), direct(), Field::and),
+        true if unsure => super::either(by(best), direct(), Field::and),
         true => by(best),
-        false if unsure => choose::either(direct(), cheapest_of_forms(task, &all), Field::and),
+        false if unsure => super::either(direct(), cheapest_of_forms(task, &all), Field::and),
         false => direct(),
     }
 }
 
 /// The programs of these algorithms alone.
 fn cheapest_of_forms(task: &Arc<Task>, forms: &[Algorithm]) -> Option<Field> {
-    choose::cheapest(task, forms.iter().filter_map(|&form| choose::field(task, Some(form))))
+    super::cheapest(task, forms.iter().filter_map(|&form| super::field(task, Some(form))))
 }
 
 /// An algorithm that is told by the task alone.
@@ -193,8 +193,8 @@ mod tests {
     use ansc_graph::Compute;
 
     use super::*;
-    use crate::algorithm::Sums;
     use crate::machine::Machine;
+    use crate::task::Sums;
 
     fn preferred(size: usize, channels: usize, out: usize, constant: bool) -> Option<Algorithm> {
         of_window([3, 1], size, channels, out, constant)

@@ -5,7 +5,7 @@
 //! are, and some between ([`Blocks`]). Checked for every access of every thread that runs: indices
 //! in bounds, iterators in their ranges, nothing read from shared or local memory that nothing
 //! wrote, and between two barriers no element that two threads touch and one writes. Global memory
-//! counts as written, with zeros; whether results are complete is for [`run`](super::run()) to say.
+//! counts as written, with zeros; whether results are complete is for [`run`](crate::exec::run) to say.
 //!
 //! Where indices and guards follow from loops and threads alone, nothing is computed: all threads
 //! of a block go through a statement together (`team`), and each access over those loops only that
@@ -29,8 +29,8 @@ pub use blocks::Blocks;
 
 use std::collections::BTreeSet;
 
-use super::{ExecError, Machine};
-use crate::gpu::GpuProgram;
+use super::GpuProgram;
+use crate::exec::{self, ExecError};
 
 /// How much was watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,12 +82,9 @@ fn by_value(gpu: &GpuProgram, number: usize, blocks: &[[usize; 3]]) -> Result<()
     let first = if reads_results(gpu, number) { 0 } else { number };
     let kernels = gpu.kernels[first..=number].to_vec();
     let form = GpuProgram { program: gpu.program.clone(), kernels }.checked_form();
-    let (last, before) = form.body.split_last().expect("a kernel is a loop over its blocks");
+    // A kernel is a loop over its blocks.
     let [x, y, _] = kernel.grid.map(|axis| axis.extent);
-    let mut machine = Machine::on_zeros(&form)?;
-    machine.stmts(before)?;
-    machine.only = Some(blocks.iter().map(|[bx, by, bz]| bx + x * (by + y * bz)).collect());
-    machine.stmts(std::slice::from_ref(last))
+    exec::run_on_zeros(&form, blocks.iter().map(|[bx, by, bz]| bx + x * (by + y * bz)).collect())
 }
 
 fn reads_results(gpu: &GpuProgram, number: usize) -> bool {

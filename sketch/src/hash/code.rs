@@ -25,7 +25,7 @@ impl Program {
     /// Programs that become the same code have the same number. It is written to files.
     pub fn code_hash(&self) -> u64 {
         let (plain, terms) = self.plain();
-        crate::hash::of(&plain, &terms)
+        super::of(&plain, &terms)
     }
 
     /// The program without what code does not depend on, and whether each loop is over terms.
