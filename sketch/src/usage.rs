@@ -1,6 +1,6 @@
 //! Which stage reads what, and how.
 
-use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, UnOp, VarId};
+use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, UnOp, VarId};
 
 /// Stages that load `buffer`, each once, in order.
 pub(crate) fn readers(compute: &Compute, buffer: BufId) -> Vec<usize> {
@@ -21,6 +21,16 @@ pub(crate) fn has_reuse(stage: &Stage) -> bool {
             && (0..extents.len()).any(|axis| extents[axis] > 1 && !mentions(indices, axis))
     };
     stage.reduce.is_some() && stage.body.loads().iter().any(|(_, indices)| reused(indices))
+}
+
+/// The factors of a stage whose results are sums of products. None if it is another one, or if
+/// there is nothing to sum up.
+pub(crate) fn factors(stage: &Stage) -> Option<[&Expr; 2]> {
+    let is_sum = stage.reduce.as_ref()?.combiner == Combiner::Sum;
+    match &stage.body {
+        Expr::Binary(BinOp::Mul, a, b) if is_sum && !stage.extents().contains(&0) => Some([a, b]),
+        _ => None,
+    }
 }
 
 /// Number of nodes of an expression.

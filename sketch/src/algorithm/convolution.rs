@@ -10,8 +10,10 @@
 //! which elements are read.
 
 use ansc_graph::arith::Linear;
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, VarId};
+use ansc_graph::{BufId, Compute, Expr, Stage, VarId};
 use ansc_runtime::DType;
+
+use crate::usage::factors;
 
 /// `sum x * w` with windows that slide over some axes of `x`.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,11 +66,9 @@ impl Convolution {
 
     fn of(compute: &Compute, stage: usize) -> Option<Convolution> {
         let s = &compute.stages[stage];
-        let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
-        let (Expr::Load(a, at_a), Expr::Load(b, at_b)) = (&**a, &**b) else { return None };
-        let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
+        let [Expr::Load(a, at_a), Expr::Load(b, at_b)] = factors(s)? else { return None };
         let is_float = |b: &BufId| compute.buffer_type(*b).dtype == DType::F32;
-        if !is_sum || !is_float(a) || !is_float(b) || s.extents().contains(&0) {
+        if !is_float(a) || !is_float(b) {
             return None;
         }
         let found = Convolution::read(s, stage, (*a, at_a), (*b, at_b));
@@ -85,12 +85,8 @@ impl Convolution {
             _ => None,
         };
         compute.stages.iter().enumerate().find_map(|(stage, s)| {
-            let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
-            let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
+            let [a, b] = factors(s)?;
             let ((a, at_a), (b, at_b)) = (narrow(a)?, narrow(b)?);
-            if !is_sum || s.extents().contains(&0) {
-                return None;
-            }
             let found = Convolution::read(s, stage, (a, &at_a), (b, &at_b));
             found.or_else(|| Convolution::read(s, stage, (b, &at_b), (a, &at_a)))
         })

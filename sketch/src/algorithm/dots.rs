@@ -28,12 +28,13 @@
 //! Pairs of `bf16` are to those what quads are to bytes; their sums are rounded in another order.
 
 use ansc_graph::arith::Linear;
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Scalar, Stage, TensorType, VarId};
+use ansc_graph::{BinOp, BufId, Compute, Expr, Scalar, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten, groups};
 use crate::packed::in_turn;
 use crate::task::Task;
+use crate::usage::factors;
 
 /// Bytes that one instruction takes from each factor.
 pub(super) const QUAD: usize = 4;
@@ -173,10 +174,9 @@ impl Sum {
 
     fn of(compute: &Compute, stage: usize, terms: Terms) -> Option<Sum> {
         let s = &compute.stages[stage];
-        let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
-        let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
+        let [a, b] = factors(s)?;
         let (narrow, wide) = terms.types();
-        if !is_sum || s.ty.dtype != wide || s.extents().contains(&0) {
+        if s.ty.dtype != wide {
             return None;
         }
         let read = |e, dtype| widened(compute, e, [dtype, wide]);

@@ -12,11 +12,12 @@
 //! since panels of it begin anew with each group. Groups of few columns stay as they are: a vector
 //! of each would be mostly empty.
 
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId, arith};
+use ansc_graph::{BinOp, BufId, Compute, Expr, Stage, TensorType, VarId, arith};
 
 use super::{Replacing, Rewritten};
 use crate::packed::Packing;
 use crate::task::Task;
+use crate::usage::factors;
 
 /// A sum whose last axis consists of groups.
 struct Groups {
@@ -49,10 +50,7 @@ impl Groups {
     fn of(compute: &Compute, stage: usize) -> Option<Groups> {
         let s = &compute.stages[stage];
         let axis = s.ty.rank().checked_sub(1)?;
-        let is_sum = s.reduce.as_ref()?.combiner == Combiner::Sum;
-        if !is_sum || s.extents().contains(&0) || !matches!(s.body, Expr::Binary(BinOp::Mul, ..)) {
-            return None;
-        }
+        factors(s)?;
         let (k, mut found) = (Expr::var(axis), vec![]);
         for (_, at) in s.body.loads() {
             at.iter().for_each(|index| divisors(index, &k, &mut found));

@@ -12,13 +12,13 @@
 //! partial sums. `beside` are the weights in this order: a constant, made when compiling. The last
 //! layer of a network that makes pictures or masks is such a sum.
 
-use ansc_graph::{BinOp, BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
+use ansc_graph::{BufId, Combiner, Compute, Expr, Stage, TensorType, VarId};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
 use crate::packed::Packing;
 use crate::task::Task;
-use crate::usage::mentions;
+use crate::usage::{factors, mentions};
 
 /// None where no stage is such a sum.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
@@ -51,16 +51,15 @@ struct Weight<'a> {
 impl<'a> Sum<'a> {
     fn of(task: &'a Task, stage: usize) -> Option<Sum<'a>> {
         let s = &task.compute.stages[stage];
-        let reduce = s.reduce.as_ref().filter(|r| r.combiner == Combiner::Sum)?;
+        let reduce = s.reduce.as_ref()?;
         let last = s.ty.rank().checked_sub(1)?;
         let (columns, lanes) = (s.ty.shape[last], task.machine.vector_bytes / 4);
         // Vectors of half the width may be as fast.
         let few = 2 * columns < lanes;
-        if s.ty.dtype != DType::F32 || !few || s.extents().contains(&0) {
+        if s.ty.dtype != DType::F32 || !few {
             return None;
         }
-        let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
-        let (Expr::Load(a, at), Expr::Load(b, weight_at)) = (&**a, &**b) else { return None };
+        let [Expr::Load(a, at), Expr::Load(b, weight_at)] = factors(s)? else { return None };
         let param = task.sole_constant(*b)?;
         let term = *at.last()?.vars().iter().next()?;
         let extent = *reduce.extents.get(term.index().checked_sub(s.ty.rank())?)?;

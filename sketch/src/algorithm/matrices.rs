@@ -24,9 +24,7 @@
 
 use ansc_graph::arith::gcd;
 use ansc_graph::flat::{flattened, spread};
-use ansc_graph::{
-    BinOp, BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, UnOp, VarId,
-};
+use ansc_graph::{BufId, Combiner, Compute, Expr, Reduce, Scalar, Stage, TensorType, UnOp, VarId};
 use ansc_runtime::DType;
 
 use super::{Replacing, Rewritten};
@@ -35,6 +33,7 @@ use crate::intrinsic::mma;
 use crate::lowering::THREAD_BYTES;
 use crate::price::mma::Estimate;
 use crate::task::Task;
+use crate::usage::factors;
 
 /// Instructions whose terms are copied to shared memory together, at least, where there are as
 /// many.
@@ -157,11 +156,7 @@ impl Matrices {
 
     fn of(compute: &Compute, stage: usize) -> Option<Matrices> {
         let s = &compute.stages[stage];
-        let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
-        let Expr::Binary(BinOp::Mul, x, y) = &s.body else { return None };
-        if !is_sum || s.extents().contains(&0) {
-            return None;
-        }
+        let [x, y] = factors(s)?;
         let (x, y) = (factor(compute, s, x)?, factor(compute, s, y)?);
         let sides = [(&x, &y), (&y, &x)];
         sides.into_iter().find_map(|(a, b)| Matrices::with(compute, stage, a, b))

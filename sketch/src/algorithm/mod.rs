@@ -5,28 +5,10 @@
 //! and how constants are prepared for it. The new task is scheduled like any other.
 //!
 //! ```text
-//! pad; conv; relu  =>  winograd_4: pad; transform; 36 products; transform back; relu
-//! pad; conv; relu  =>  winograd_large: the same for larger windows and strides, dealt out to more channels
-//! pad; conv; relu  =>  winograd_4_late: the same, with weights transformed in each run
-//! pad; conv; relu  =>  winograd_2_words: the same of bytes, which become words, exactly
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
-//! pad; conv; relu  =>  taps: pad; one product with columns for each tap; their sums; relu
-//! u8 by i8 product =>  dot4: a product whose terms are four bytes by four bytes
-//! u8 by i8 product =>  dot2: a product whose terms are two words by two words
-//! bf16 product     =>  dot_bf16: a product whose terms are two halves by two halves
-//! bf16 convolution =>  winograd_4: the same as of floats, which its operands become
-//! f32 by 4 bits    =>  narrow: products of integers, block by block, with weights that stay as narrow as they are
-//! argmax           =>  place: the maximum, and then the first place that has it
-//! bf16 product     => tiles: a product of panels as a unit for matrices wants them
-//! f16 product      => matrices: a product of two matrices as the warps of a GPU multiply them
-//! f16 product      => matrices_in_parts: the same of parts of the terms, and sums of the parts
-//! sum of groups     =>  groups: a sum with an axis of its own for groups
-//! strided window    =>  strides: columns that lie a stride apart, side by side
-//! few columns      =>  lanes: vectors of terms, then sums of their lanes
-//! max of a window  =>  separate: of each column of the window, then of those of a row
 //! ```
 //!
-//! An algorithm is an instruction of a trace, so that a search finds out where which of them wins.
+//! `table` has a row for each. An algorithm is an instruction of a trace, so that a search finds out where which of them wins.
 //! Results may differ by rounding: see `winograd`, which a task may forbid ([`Sums`]); those of
 //! integers do not.
 
@@ -44,6 +26,7 @@ mod rational;
 mod separate;
 mod strides;
 mod sums;
+mod table;
 mod taps;
 pub(crate) mod tiles;
 mod toom_cook;
@@ -59,27 +42,22 @@ use serde::{Deserialize, Serialize};
 use crate::packed::{Packing, in_turn};
 use crate::task::Task;
 use convolution::Convolution;
-use dots::Terms;
-use winograd::{Numbers, Tile, Weights};
+use table::{Row, TABLE, Way};
+use winograd::Tile;
 
 /// How a convolution or a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Algorithm {
     /// F(2x2, 3x3)
-    #[serde(rename = "winograd_2")]
     Winograd2,
     /// F(4x4, 4x4)
-    #[serde(rename = "winograd_large")]
     WinogradLarge,
     /// F(4x4, 3x3)
-    #[serde(rename = "winograd_4")]
     Winograd4,
     /// The same, with weights that are transformed in each run, a few output channels at a time.
-    #[serde(rename = "winograd_4_late")]
     Winograd4Late,
     /// F(2x2, 3x3) of bytes, exactly.
-    #[serde(rename = "winograd_2_words")]
     Winograd2Words,
     /// The elements under each window side by side, and one product of matrices.
     Im2col,
@@ -92,7 +70,6 @@ pub enum Algorithm {
     /// Two products of words that were bytes.
     Dot2,
     /// Two products of `bf16` at a time.
-    #[serde(rename = "dot_bf16")]
     DotBf16,
     /// Products of integers with weights of few bits.
     Narrow,
@@ -125,111 +102,57 @@ pub struct Rewritten {
 
 impl Algorithm {
     /// Every algorithm once, in the order of the variants.
-    pub const ALL: [Algorithm; 20] = [
-        Algorithm::Winograd2,
-        Algorithm::WinogradLarge,
-        Algorithm::Winograd4,
-        Algorithm::Winograd4Late,
-        Algorithm::Winograd2Words,
-        Algorithm::Im2col,
-        Algorithm::Taps,
-        Algorithm::Inside,
-        Algorithm::Dot4,
-        Algorithm::Dot2,
-        Algorithm::DotBf16,
-        Algorithm::Narrow,
-        Algorithm::Groups,
-        Algorithm::Separate,
-        Algorithm::Strides,
-        Algorithm::Lanes,
-        Algorithm::Place,
-        Algorithm::Tiles,
-        Algorithm::Matrices,
-        Algorithm::MatricesInParts,
-    ];
+    pub const ALL: [Algorithm; TABLE.len()] = table::all();
+
+    fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
 
     /// As traces, the names of sketches and manifests have it.
     pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::Winograd2 => "winograd_2",
-            Algorithm::WinogradLarge => "winograd_large",
-            Algorithm::Winograd4 => "winograd_4",
-            Algorithm::Winograd4Late => "winograd_4_late",
-            Algorithm::Winograd2Words => "winograd_2_words",
-            Algorithm::Im2col => "im2col",
-            Algorithm::Taps => "taps",
-            Algorithm::Inside => "inside",
-            Algorithm::Dot4 => "dot4",
-            Algorithm::Dot2 => "dot2",
-            Algorithm::DotBf16 => "dot_bf16",
-            Algorithm::Narrow => "narrow",
-            Algorithm::Groups => "groups",
-            Algorithm::Separate => "separate",
-            Algorithm::Strides => "strides",
-            Algorithm::Lanes => "lanes",
-            Algorithm::Place => "place",
-            Algorithm::Tiles => "tiles",
-            Algorithm::Matrices => "matrices",
-            Algorithm::MatricesInParts => "matrices_in_parts",
-        }
+        self.row().name
     }
 
+    /// For people: reports call it so.
+    pub fn in_words(self) -> &'static str {
+        self.row().in_words
+    }
+
+    /// The algorithm of that name.
+    pub fn named(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// The tile of a convolution by Winograd.
     pub(crate) fn tile(self) -> Option<Tile> {
-        let (outputs, window, weights, numbers) = match self {
-            Algorithm::Winograd2 => (2, 3, Weights::Early, Numbers::Floats),
-            Algorithm::WinogradLarge => (4, 4, Weights::Early, Numbers::Floats),
-            Algorithm::Winograd4 => (4, 3, Weights::Early, Numbers::Floats),
-            Algorithm::Winograd4Late => (4, 3, Weights::Late, Numbers::Floats),
-            Algorithm::Winograd2Words => (2, 3, Weights::Early, Numbers::Words),
-            Algorithm::Im2col
-            | Algorithm::Taps
-            | Algorithm::Inside
-            | Algorithm::Dot4
-            | Algorithm::Dot2
-            | Algorithm::DotBf16
-            | Algorithm::Narrow
-            | Algorithm::Groups
-            | Algorithm::Separate
-            | Algorithm::Strides
-            | Algorithm::Lanes
-            | Algorithm::Place
-            | Algorithm::Tiles
-            | Algorithm::Matrices
-            | Algorithm::MatricesInParts => return None,
-        };
-        Some(Tile { outputs, window, weights, numbers })
+        match self.row().way {
+            Way::Winograd(tile) => Some(tile),
+            Way::Any(_) | Way::Convolution(_) => None,
+        }
     }
 
     /// None where the algorithm does not apply, or the task does not allow it.
     pub fn rewrite(self, task: &Task) -> Option<Rewritten> {
         task.sums.allow(Some(self)).then_some(())?;
-        let conv = || Convolution::find(&task.compute);
-        let narrow = || Convolution::of_narrow(&task.compute);
-        match self {
-            Algorithm::Dot4 => dots::rewrite(task, Terms::Quads),
-            Algorithm::Dot2 => dots::rewrite(task, Terms::Pairs),
-            Algorithm::DotBf16 => dots::rewrite(task, Terms::Halves),
-            Algorithm::Narrow => narrow::rewrite(task),
-            Algorithm::Groups => groups::rewrite(task),
-            Algorithm::Separate => separate::rewrite(task),
-            Algorithm::Strides => strides::rewrite(task),
-            Algorithm::Lanes => lanes::rewrite(task),
-            Algorithm::Place => place::rewrite(task),
-            Algorithm::Tiles => tiles::rewrite(task),
-            Algorithm::Matrices => matrices::rewrite(task),
-            Algorithm::MatricesInParts => matrices::rewrite_in_parts(task),
-            Algorithm::Im2col => im2col::rewrite(task, &conv()?),
-            Algorithm::Taps => taps::rewrite(task, &conv()?),
-            Algorithm::Inside => of_floats(task, inside::rewrite),
-            Algorithm::Winograd2Words => winograd::rewrite(task, &narrow()?, self.tile()?),
-            Algorithm::Winograd2
-            | Algorithm::WinogradLarge
-            | Algorithm::Winograd4
-            | Algorithm::Winograd4Late => {
-                let tile = self.tile()?;
-                of_floats(task, |task, conv| winograd::rewrite(task, conv, tile))
-            }
+        match self.row().way {
+            Way::Any(rewrite) => rewrite(task),
+            Way::Convolution(rewrite) => rewrite(task, &Convolution::find(&task.compute)?),
+            Way::Winograd(tile) => winograd::rewrite(task, tile),
         }
+    }
+}
+
+impl From<Algorithm> for &'static str {
+    fn from(algorithm: Algorithm) -> &'static str {
+        algorithm.name()
+    }
+}
+
+impl TryFrom<String> for Algorithm {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Algorithm, String> {
+        Algorithm::named(&name).ok_or_else(|| format!("there is no algorithm `{name}`"))
     }
 }
 

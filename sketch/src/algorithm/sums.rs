@@ -24,32 +24,6 @@ impl Algorithm {
     pub fn is_winograd(self) -> bool {
         self.tile().is_some()
     }
-
-    /// For people: reports call it so.
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Algorithm::Winograd2 => "Winograd F(2x2,3x3)",
-            Algorithm::WinogradLarge => "Winograd F(4x4,4x4)",
-            Algorithm::Winograd4 => "Winograd F(4x4,3x3)",
-            Algorithm::Winograd4Late => "Winograd F(4x4,3x3), weights transformed in each run",
-            Algorithm::Winograd2Words => "Winograd F(2x2,3x3) of words, exactly",
-            Algorithm::Im2col => "im2col",
-            Algorithm::Taps => "columns for each tap",
-            Algorithm::Inside => "each tap where it meets the image",
-            Algorithm::Dot4 => "four bytes at a time",
-            Algorithm::Dot2 => "two words at a time",
-            Algorithm::DotBf16 => "two halves at a time",
-            Algorithm::Narrow => "integers of few bits, block by block",
-            Algorithm::Groups => "columns of each group apart",
-            Algorithm::Separate => "windows one axis at a time",
-            Algorithm::Strides => "columns a stride apart",
-            Algorithm::Lanes => "terms in lanes",
-            Algorithm::Place => "an extreme, then its place",
-            Algorithm::Tiles => "tiles of a matrix unit",
-            Algorithm::Matrices => "matrices of tensor cores",
-            Algorithm::MatricesInParts => "matrices of tensor cores, sums in parts",
-        }
-    }
 }
 
 impl Task {

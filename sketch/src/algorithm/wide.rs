@@ -16,6 +16,7 @@ use super::convolution::Convolution;
 use super::{Replacing, Rewritten, without};
 use crate::packed::Packing;
 use crate::task::Task;
+use crate::usage::factors;
 
 /// None where no stage is such a convolution with constant weights.
 pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
@@ -34,7 +35,7 @@ pub(super) fn rewrite(task: &Task) -> Option<Rewritten> {
     let wide = compute.push(wide);
     let weight = widened("weight", &task.compute, conv.weight, BufId::new(0));
     let given = std::mem::replace(&mut compute.compute.inputs[param], weight.ty.clone());
-    let Expr::Binary(BinOp::Mul, a, b) = &stage.body else { return None };
+    let [a, b] = factors(stage)?;
     let read = |e: &Expr| match e {
         Expr::Cast(_, x) => match &**x {
             Expr::Load(b, at) if *b == conv.input => Some(Expr::Load(wide, at.clone())),

@@ -23,6 +23,7 @@ use crate::affine::{Digit, Extents, Source, Sum};
 use crate::intrinsic::amx::{self, COLUMNS, ROWS};
 use crate::packed;
 use crate::task::Task;
+use crate::usage;
 
 /// Steps must not be more than so many times as many as the terms take at least.
 const FEWEST: usize = 2;
@@ -71,11 +72,7 @@ impl Product {
 
     fn of(compute: &Compute, stage: usize) -> Option<Product> {
         let s = &compute.stages[stage];
-        let is_sum = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
-        let Expr::Binary(BinOp::Mul, x, y) = &s.body else { return None };
-        if !is_sum || s.extents().contains(&0) {
-            return None;
-        }
+        let [x, y] = usage::factors(s)?;
         let [x, y] = [factor(compute, x)?, factor(compute, y)?];
         Product::with(compute, stage, [&x, &y]).or_else(|| Product::with(compute, stage, [&y, &x]))
     }

@@ -53,7 +53,7 @@ use ansc_runtime::DType;
 use super::convolution::{Convolution, Window};
 use super::parts::{self, Deal};
 use super::toom_cook::Filter;
-use super::{Replacing, Rewritten};
+use super::{Replacing, Rewritten, of_floats};
 use crate::packed::in_turn;
 use crate::task::Sums;
 use crate::task::Task;
@@ -127,7 +127,14 @@ const STRIP: usize = 1536;
 type Push<'f> = dyn FnMut(Stage) -> BufId + 'f;
 
 /// The task with such tiles.
-pub(super) fn rewrite(task: &Task, conv: &Convolution, tile: Tile) -> Option<Rewritten> {
+pub(super) fn rewrite(task: &Task, tile: Tile) -> Option<Rewritten> {
+    match tile.numbers {
+        Numbers::Words => in_tiles(task, &Convolution::of_narrow(&task.compute)?, tile),
+        Numbers::Floats => of_floats(task, |task, conv| in_tiles(task, conv, tile)),
+    }
+}
+
+fn in_tiles(task: &Task, conv: &Convolution, tile: Tile) -> Option<Rewritten> {
     let Some(dealt) = dealt(task, conv, tile)? else {
         return Tiling::of(task, conv, tile)?.rewrite(task);
     };

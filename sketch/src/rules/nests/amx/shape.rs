@@ -1,11 +1,12 @@
 //! The cuts of a product into tiles that are worth trying, the cheapest by its price first.
 
-use ansc_graph::{BinOp, Combiner, Compute, Expr, Stage, VarId};
+use ansc_graph::{BinOp, Compute, Expr, Stage, VarId};
 use ansc_runtime::DType;
 
 use crate::affine::{Digit, Extents, Source, Sum};
 use crate::intrinsic::amx::{self, APART, Apart, COLUMNS, Names, ROWS, STEPS};
 pub(super) use crate::price::amx::Shape;
+use crate::usage::factors;
 
 /// Tile registers.
 const TILES: usize = 8;
@@ -34,12 +35,11 @@ pub(super) struct Tiled {
 impl Tiled {
     pub(super) fn of(compute: &Compute, stage: usize) -> Option<Tiled> {
         let s = &compute.stages[stage];
-        let sums = s.reduce.as_ref().is_some_and(|r| r.combiner == Combiner::Sum);
         let (extents, rank) = (s.extents(), s.ty.rank());
-        if !sums || rank < 3 || extents.len() < rank + 3 || s.ty.shape[rank - 1] != COLUMNS {
+        if rank < 3 || extents.len() < rank + 3 || s.ty.shape[rank - 1] != COLUMNS {
             return None;
         }
-        let Expr::Binary(BinOp::Mul, a, b) = &s.body else { return None };
+        let [a, b] = factors(s)?;
         let [(a, a_at), (b, b_at)] = [loaded(a)?, loaded(b)?];
         let factors = [a, b].map(|buffer| compute.buffer_type(buffer).dtype);
         let n = extents.len();
