@@ -73,7 +73,8 @@ pub fn max_pool(attrs: PoolAttrs, x: &TensorType) -> Result<ComputeOp, OpError> 
 }
 
 /// `x -> y, indices`: `indices` are positions in the flattened input, counted with the spatial axes
-/// in row-major order, or in column-major order where `column_major`.
+/// in row-major order, or in column-major order where `column_major`. Of a window that lies in the
+/// padding as a whole, the index is that of the nearest element.
 pub fn max_pool_with_indices(
     attrs: PoolAttrs,
     column_major: bool,
@@ -88,10 +89,22 @@ pub fn max_pool_with_indices(
         let (indices, inside) = unpadded(&attrs, o, k, &x.ty().shape);
         Expr::select(inside, x.at_as(ordered, &indices), Expr::Const(below_all))
     });
-    let winner =
-        |o: &[Expr]| unpadded(&attrs, o, &spread(&best.at(o), &attrs.kernel), &x.ty().shape).0;
-    let y = s.map("max", ty, |o| x.at(&winner(o)));
-    let flat = s.map("indices", positions, |o| flatten(&winner(o), &x.ty().shape, column_major));
+    let shape = &x.ty().shape;
+    let winner = |o: &[Expr]| unpadded(&attrs, o, &spread(&best.at(o), &attrs.kernel), shape);
+    // Nothing in a window may be above the padding.
+    let lowest = Expr::Const(Scalar::lowest(ty.dtype));
+    let y = s.map("max", ty, |o| {
+        let (indices, inside) = winner(o);
+        Expr::select(inside, x.at(&indices), lowest)
+    });
+    let flat = s.map("indices", positions, |o| {
+        let (mut indices, _) = winner(o);
+        let first = attrs.channels.first_spatial();
+        for (at, &extent) in indices.iter_mut().zip(shape).skip(first).take(attrs.kernel.len()) {
+            *at = at.clone().min(Expr::index(extent.max(1) - 1)).max(Expr::int(0));
+        }
+        flatten(&indices, shape, column_major)
+    });
     Ok(s.finish(Kind::Other("MaxPool".into()), &[&y, &flat]))
 }
 

@@ -23,6 +23,7 @@ use ansc_graph::{Expr, VarId};
 
 use super::copies;
 use super::error::{Cause, Failure};
+use super::lift_guard::is_of_both;
 use super::query::{blocks_under, bound_to, loop_at, loop_path};
 use super::{LoopRef, Result, Schedule};
 use crate::affine::{self, Extents, Sum};
@@ -62,14 +63,28 @@ impl std::fmt::Display for Rest {
 }
 
 impl Schedule {
-    /// [`Schedule::lift_guard`] and [`Schedule::peel`] in one: in between, a guard would depend on
-    /// results and on terms at once.
+    /// [`Schedule::lift_guard`] and [`Schedule::peel`] in one: in between, a guard may depend on
+    /// results and on terms at once, if peeling takes it away.
     pub fn peel_terms(&mut self, block: &str, l: LoopRef, rest: Rest) -> Result<Vec<String>> {
         let mut changed = self.clone();
-        changed.lift_guard(block)?;
-        let copies = changed.peel(l, rest)?;
+        changed.lift_guard_of(block, l)?;
+        let mut copies = changed.peel(l, rest)?;
+        if changed.has_guard_of_both(block, &copies) {
+            changed = self.clone();
+            changed.lift_guard(block)?;
+            copies = changed.peel(l, rest)?;
+        }
         *self = changed;
         Ok(copies)
+    }
+
+    fn has_guard_of_both(&self, block: &str, copies: &[String]) -> bool {
+        let names = copies.iter().map(String::as_str).chain([block]);
+        let mut known = names.filter_map(|name| self.block(name).ok());
+        known.any(|block| {
+            let mut parts = block.predicate.iter().flat_map(Expr::conjuncts);
+            parts.any(|part| is_of_both(block, part))
+        })
     }
 
     /// Parts the loop `l`, so that none of its iterations is guarded by what it decides. What is

@@ -104,7 +104,13 @@ impl Lengths {
             rows: all(|shape| shape.rows),
             vectors: panel,
             block: distinct([tiles(best), most].into_iter().chain(blocks)),
-            terms: terms(extents, windows.then_some(operands), best, adds_apart),
+            terms: terms(
+                extents,
+                s.extents().len() - rank,
+                windows.then_some(operands),
+                best,
+                adds_apart,
+            ),
             panels: places[..if around > 1 && has_panels { 2 } else { 1 }].to_vec(),
         }
     }
@@ -125,11 +131,12 @@ impl Lengths {
     }
 }
 
-/// Terms that are written out along each axis: a part of the last axis; or, if rows read vectors of
+/// Terms that are written out along each axis, of which a sum has `all`: a part of the last axis; or, if rows read vectors of
 /// their own, the last axes as a whole, which is a window whose terms share them, or else the axis
 /// along which it slides over rows.
 fn terms(
     extents: &[usize],
+    all: usize,
     windows: Option<&Operands>,
     best: &Shape,
     adds_apart: bool,
@@ -142,10 +149,15 @@ fn terms(
     };
     let ways = whole.iter().flat_map(|&window| most.map(|most| written_out(extents, window, most)));
     let mut ways: Vec<Vec<usize>> = ways.collect();
+    // The terms of a block are the last ones of a sum, and not always all of an axis.
     let slide = windows.and_then(|operands| operands.slide);
-    if let Some(slide) = slide.filter(|slide| ways[0][slide.axis] < slide.terms) {
+    let slide = slide.and_then(|slide| {
+        let axis = slide.axis.checked_sub(all - extents.len())?;
+        (extents[axis] == slide.terms).then_some((axis, slide))
+    });
+    if let Some((axis, slide)) = slide.filter(|(axis, slide)| ways[0][*axis] < slide.terms) {
         let mut slides = vec![1; extents.len()];
-        slides[slide.axis] = slide.terms;
+        slides[axis] = slide.terms;
         if slide.terms <= LONGEST_SLIDE {
             ways.insert(0, slides);
         }
