@@ -15,6 +15,8 @@ pub mod candidate;
 pub mod dataset;
 #[cfg(feature = "fleet")]
 pub mod fleet;
+#[cfg(feature = "fleet")]
+mod fleet_error;
 pub mod lab;
 pub mod measure;
 pub mod model;

@@ -22,7 +22,6 @@ mod access;
 mod admit;
 mod census;
 mod crowd;
-mod error;
 mod held;
 mod identity;
 mod inbox;
@@ -41,9 +40,9 @@ mod tried;
 mod wire;
 mod work;
 
+pub use crate::fleet_error::FleetError;
 pub use access::Access;
 pub use census::{Member, Role};
-pub use error::FleetError;
 pub use identity::Identity;
 pub use kind::{Kind, PROTOCOL};
 pub use measurer::{FleetMeasurer, Tell, Wanted};

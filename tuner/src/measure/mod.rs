@@ -114,7 +114,7 @@ pub enum MeasureError {
     /// The fleet cannot be used.
     #[cfg(feature = "fleet")]
     #[error(transparent)]
-    Fleet(#[from] crate::fleet::FleetError),
+    Fleet(#[from] crate::fleet_error::FleetError),
     /// Nothing runs any more, which is no fault of each candidate.
     #[error(
         "no candidate can be measured any more: the last {count} failed, the last one because it {last}"

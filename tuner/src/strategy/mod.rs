@@ -41,4 +41,4 @@ pub fn create(name: &str, model: &SharedModel, seed: u64) -> Option<Box<dyn Sear
 }
 
 #[cfg(test)]
-mod comparison;
+mod tests;
