@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod compile;
 mod emit;
 pub mod error;
+mod ir;
 mod link;
 mod math;
 mod ops;

@@ -30,8 +30,8 @@ use ansc_runtime::manifest::{Launch, Port, WEIGHT_ALIGN};
 use super::plan::{Call, Place, Plan};
 use super::{INDEX_OUT_OF_RANGE, MISALIGNED, OK};
 use crate::emit;
-use crate::emit::ir::Ir;
 use crate::error::CodegenError;
+use crate::ir::Ir;
 use crate::target::{Arch, Target};
 
 /// The symbol of the weights inside of the object; no other object sees it.

@@ -18,7 +18,7 @@ use inkwell::values::{IntValue, PointerValue};
 
 use crate::affine::{Affine, Term, affine};
 use crate::emit::function::{Emitter, Frame, Place, Result};
-use crate::emit::ir::Reg;
+use crate::ir::Reg;
 
 impl<'c> Emitter<'c, '_> {
     /// The row-major position of the element, in elements. Each thread of a GPU has its own lane of

@@ -22,7 +22,7 @@ use ansc_sketch::{Block, Scope, Stmt};
 use crate::affine::{Affine, Term, affine};
 use crate::emit::ahead::{LEAST_BYTES, LINE, part};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Fetch, Near};
+use crate::ir::{Fetch, Near};
 
 /// More would keep what is needed first from coming.
 const MOST_LINES: usize = 48;

@@ -22,7 +22,7 @@ use crate::affine::Affine;
 use crate::emit::after::{Lines, Side};
 use crate::emit::ahead::{LINE, has_counted_loop, part, quotient, stride_of};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Fetch, Near};
+use crate::ir::{Fetch, Near};
 
 /// More would push out of the nearest cache what the present iteration reads again.
 const MOST_BYTES: i64 = 8 << 10;

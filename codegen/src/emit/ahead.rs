@@ -26,7 +26,7 @@ use ansc_sketch::{Scope, Stmt};
 
 use crate::affine::{Affine, Scope as Known, Term, affine};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Fetch, Near};
+use crate::ir::{Fetch, Near};
 
 pub(super) const LINE: i64 = 64;
 /// Smaller operands take next to no time to come, or are in a cache.

@@ -6,7 +6,7 @@ use inkwell::{FloatPredicate, IntPredicate};
 
 use crate::affine::affine;
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Kind, Reg, lanes};
+use crate::ir::{Kind, Reg, lanes};
 use crate::ops;
 
 impl<'c> Emitter<'c, '_> {

@@ -23,8 +23,8 @@ use inkwell::values::BasicValue;
 
 use crate::affine::Affine;
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Kind, Reg};
 use crate::emit::memory::Pattern;
+use crate::ir::{Kind, Reg};
 use crate::ops;
 
 impl<'c> Emitter<'c, '_> {

@@ -12,10 +12,10 @@ use inkwell::values::{BasicValue, FunctionValue, IntValue, MetadataValue, PhiVal
 use crate::affine::{Affine, Scope};
 use crate::emit::again::Strips;
 use crate::emit::amx::Tiles;
-use crate::emit::ir::{Ir, Reg};
 use crate::emit::late::Late;
 use crate::emit::tables::Table;
 use crate::emit::tiles::{Loaded, Stored};
+use crate::ir::{Ir, Reg};
 use crate::ops;
 use crate::target::{Arch, Target};
 

@@ -25,10 +25,10 @@ use inkwell::values::{FunctionValue, PointerValue, UnnamedAddress};
 
 use crate::affine::Affine;
 use crate::emit::function::{ALIGN, Buffers, Emitter, Frame, Result, describe};
-use crate::emit::ir::{Ir, Reg, lanes};
 use crate::emit::memory::Pattern;
 use crate::emit::uses;
 use crate::error::CodegenError;
+use crate::ir::{Ir, Reg, lanes};
 use crate::target::{Arch, Target};
 
 const GLOBAL_SPACE: u16 = 1;

@@ -33,7 +33,7 @@ use inkwell::IntPredicate;
 use inkwell::values::{InstructionOpcode, IntValue};
 
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::Reg;
+use crate::ir::Reg;
 
 impl<'c> Emitter<'c, '_> {
     /// The body of a loop, in the iteration that is being written.

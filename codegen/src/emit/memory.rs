@@ -10,7 +10,7 @@ use inkwell::values::{BasicValue, InstructionValue, IntValue, MetadataValue, Poi
 
 use crate::affine::{Affine, Term, affine};
 use crate::emit::function::{Emitter, Lanes, Result};
-use crate::emit::ir::{Reg, lanes};
+use crate::ir::{Reg, lanes};
 use crate::ops;
 
 /// Strides that are loaded as vectors and shuffled.
@@ -122,7 +122,7 @@ impl<'c> Emitter<'c, '_> {
     /// `base + stride * lane` in each lane; `base` is an integer of any width.
     pub(crate) fn progression(&self, base: Reg<'c>, stride: i64) -> Reg<'c> {
         let count = self.lanes.expect("inside of a vectorised loop").count;
-        let crate::emit::ir::Kind::Int(bits) = self.ir.kind(base) else {
+        let crate::ir::Kind::Int(bits) = self.ir.kind(base) else {
             unreachable!("an index is an integer")
         };
         let steps = self.ir.mul(self.ir.iota(bits, count), self.ir.int(bits, stride, Some(count)));

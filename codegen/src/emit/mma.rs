@@ -25,7 +25,7 @@ use crate::affine::Affine;
 use crate::emit::ahead::{part, stride_of};
 use crate::emit::amx::nest;
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Kind, Reg};
+use crate::ir::{Kind, Reg};
 
 /// The first generation with these instructions.
 const LEAST: u32 = 80;

@@ -18,11 +18,9 @@ mod bytes;
 mod function;
 pub(crate) mod gpu;
 mod guards;
-pub(crate) mod ir;
 mod lanes;
 mod late;
 mod loops;
-mod marks;
 mod memory;
 mod mma;
 mod rounded;
@@ -41,10 +39,10 @@ use ansc_sketch::{Program, Scope, Stmt};
 use inkwell::context::Context;
 
 use crate::error::CodegenError;
+use crate::ir::Ir;
 use crate::target::Target;
 pub(crate) use function::describe;
 use function::{Buffers, Emitter};
-use ir::Ir;
 
 /// A module and what must be known to call its functions.
 pub(crate) struct Code<'c> {

@@ -11,7 +11,7 @@ use ansc_graph::{BinOp, Expr, UnOp};
 use ansc_runtime::DType;
 
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::Reg;
+use crate::ir::Reg;
 use crate::ops;
 
 /// Constants that are added are no larger, so that sums are exact near the limits.

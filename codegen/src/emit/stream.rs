@@ -23,7 +23,7 @@ use inkwell::IntPredicate;
 use crate::affine::Affine;
 use crate::emit::ahead::LINE;
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Reg, lanes};
+use crate::ir::{Reg, lanes};
 use crate::target::Arch;
 
 /// More than a core's share of the last cache. A smaller result is found there by what reads it

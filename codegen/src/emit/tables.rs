@@ -19,7 +19,7 @@ use inkwell::module::Linkage;
 use inkwell::values::PointerValue;
 
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Kind, Reg, lanes};
+use crate::ir::{Kind, Reg, lanes};
 use crate::ops;
 
 /// Bytes are as many.

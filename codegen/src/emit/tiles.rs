@@ -24,8 +24,8 @@ use ansc_sketch::{Block, Body, Stmt};
 
 use crate::affine::{Affine, Term, affine};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::Reg;
 use crate::emit::memory::Pattern;
+use crate::ir::Reg;
 
 /// A value that was loaded beforehand. `flat` is its place in lane zero, plus the change from lane
 /// to lane.
@@ -94,7 +94,7 @@ impl<'c> Emitter<'c, '_> {
     /// The first lane of each of two or four vectors, then the second one of each, and so on.
     fn interleaved(&self, values: Vec<Reg<'c>>) -> Reg<'c> {
         let two = |a: Reg<'c>, b: Reg<'c>| {
-            let n = crate::emit::ir::lanes(a).expect("a vector");
+            let n = crate::ir::lanes(a).expect("a vector");
             let mask: Vec<u32> = (0..n).flat_map(|i| [i, n + i]).collect();
             self.ir.shuffle(a, b, &mask)
         };

@@ -24,8 +24,8 @@ use inkwell::values::{BasicMetadataValueEnum, FunctionValue};
 use super::{Buffers, Piece};
 use crate::affine::{Affine, Scope, affine};
 use crate::emit::function::{ALIGN, kernel};
-use crate::emit::ir::Ir;
 use crate::emit::tiles::contains_choice;
+use crate::ir::Ir;
 use crate::target::Target;
 
 /// A piece that is another one, elsewhere.

@@ -6,8 +6,8 @@ use inkwell::types::BasicType;
 
 use crate::affine::{Affine, affine, bounds};
 use crate::emit::function::{Emitter, Result};
-use crate::emit::ir::{Reg, lanes};
 use crate::emit::memory::Pattern;
+use crate::ir::{Reg, lanes};
 use crate::ops;
 
 impl<'c> Emitter<'c, '_> {

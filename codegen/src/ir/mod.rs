@@ -3,6 +3,8 @@
 //! An operand is a number or a fixed vector of numbers; the lane count is part of its LLVM type.
 //! Nothing here knows about programs or buffers.
 
+mod marks;
+
 use inkwell::attributes::AttributeLoc;
 use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
@@ -16,7 +18,7 @@ use inkwell::values::{
 };
 use inkwell::{FloatPredicate, IntPredicate};
 
-use crate::emit::marks::Marks;
+use marks::Marks;
 
 /// The purpose of a prefetch, by LLVM's number.
 #[derive(Clone, Copy)]

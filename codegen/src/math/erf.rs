@@ -1,7 +1,7 @@
 //! The error function: `x p(x^2) / q(x^2)`.
 
 use super::quotient::Quotient;
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 
 /// Minimax over `0..3.92`, relative to the result.
 #[expect(clippy::approx_constant, reason = "the fit is near 2 / sqrt(pi), not equal to it")]

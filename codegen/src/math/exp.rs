@@ -6,7 +6,7 @@
 //! ```
 
 use super::polynomial::polynomial;
-use crate::emit::ir::{Ir, Kind, Reg};
+use crate::ir::{Ir, Kind, Reg};
 
 /// Minimax coefficients of `(e^r - 1 - r) / r^2` over `+-ln(2)/2`: the error in `e^r` is a
 /// twentieth of what rounding does.

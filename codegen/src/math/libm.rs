@@ -6,7 +6,7 @@ use ansc_graph::UnOp;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::values::{BasicMetadataValueEnum, FunctionValue};
 
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 
 /// All that is ever called: those that round by LLVM, where a processor has no instruction for it.
 pub(crate) const FUNCTIONS: &[&str] = &[

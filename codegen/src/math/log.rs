@@ -8,7 +8,7 @@
 use inkwell::FloatPredicate::{OEQ, OLT, UGE};
 
 use super::polynomial::polynomial;
-use crate::emit::ir::{Ir, Kind, Reg};
+use crate::ir::{Ir, Kind, Reg};
 
 /// Minimax coefficients of `(ln(1 + f) - f + f^2/2) / f^3` over `sqrt(1/2) - 1 .. sqrt(2) - 1`.
 const P: &[f64] = &[

@@ -25,7 +25,7 @@ pub(crate) use libm::FUNCTIONS as LIBM_FUNCTIONS;
 
 use ansc_graph::UnOp;
 
-use crate::emit::ir::{Ir, Kind, Reg};
+use crate::ir::{Ir, Kind, Reg};
 
 /// A transcendental function of an `f32` or `f64`, scalar or vector.
 pub(crate) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {

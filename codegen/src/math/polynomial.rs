@@ -1,6 +1,6 @@
 //! Polynomials.
 
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 
 /// `c[0] + c[1] * x + c[2] * x^2 + ...` in fused steps: neighbours in pairs, and the pairs by
 /// Horner's rule in `x^2`. That halves the chain of results that wait for one another, at the price

@@ -10,7 +10,7 @@
 
 use super::exp::clamp;
 use super::polynomial::polynomial;
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 
 pub(super) struct Quotient {
     pub(super) p: &'static [f64],

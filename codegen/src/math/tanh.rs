@@ -1,7 +1,7 @@
 //! The hyperbolic tangent: `x p(x^2) / q(x^2)`.
 
 use super::quotient::Quotient;
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 
 /// Minimax over `0..9`, relative to the result.
 const TANH: Quotient = Quotient {

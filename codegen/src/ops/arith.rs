@@ -5,7 +5,7 @@ use ansc_runtime::DType;
 use inkwell::values::InstructionOpcode;
 use inkwell::{FloatPredicate, IntPredicate};
 
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::math;
 use crate::ops::{Undefined, half};
 use crate::target::Target;

@@ -4,7 +4,7 @@ use ansc_runtime::DType;
 use inkwell::values::InstructionOpcode;
 use inkwell::{FloatPredicate, IntPredicate};
 
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::ops::{half, kind, narrow};
 use crate::target::Target;
 

@@ -6,7 +6,7 @@
 //! ```
 
 use super::dot4::{call, words_instruction};
-use crate::emit::ir::{Ir, Reg, lanes};
+use crate::ir::{Ir, Reg, lanes};
 use crate::target::Target;
 
 /// `acc + dot2(a, b)`; each may be a scalar where another is a vector.

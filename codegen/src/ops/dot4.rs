@@ -16,7 +16,7 @@
 use inkwell::intrinsics::Intrinsic;
 use inkwell::types::BasicTypeEnum;
 
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::target::{Arch, Target};
 
 /// The factors of [`dot4`].

@@ -8,7 +8,7 @@
 
 use super::dot4::call;
 use super::half;
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::target::{Arch, Target};
 use ansc_runtime::DType;
 

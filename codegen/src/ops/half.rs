@@ -8,7 +8,7 @@ use inkwell::IntPredicate;
 use inkwell::values::{BasicValue, InstructionOpcode};
 
 use super::dot4::call;
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::target::Target;
 
 /// `x` (`f32`) rounded to the half type, still as `f32`. Other types are left alone.

@@ -25,7 +25,7 @@ use ansc_runtime::DType;
 
 use inkwell::IntPredicate;
 
-use crate::emit::ir::{Ir, Kind, Reg};
+use crate::ir::{Ir, Kind, Reg};
 use crate::target::Target;
 
 /// The kind of a register that holds a value of the type.

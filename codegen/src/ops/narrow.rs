@@ -14,7 +14,7 @@ use inkwell::FloatPredicate;
 use inkwell::values::InstructionOpcode;
 
 use super::dot4::call;
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::target::{Arch, Target};
 
 /// Limits a float to the range of the type, less `plus`, which is added later. NaN becomes the

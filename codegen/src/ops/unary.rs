@@ -4,7 +4,7 @@ use ansc_graph::UnOp;
 use ansc_runtime::DType;
 use inkwell::{FloatPredicate, IntPredicate};
 
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::math;
 use crate::ops::{Undefined, half, kind};
 use crate::target::Target;

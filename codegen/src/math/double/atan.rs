@@ -6,7 +6,7 @@
 
 use inkwell::FloatPredicate::{OGT, OLT};
 
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 use crate::math::polynomial::polynomial;
 
 const P: &[f64] = &[

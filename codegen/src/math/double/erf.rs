@@ -3,7 +3,7 @@
 use inkwell::FloatPredicate::OLT;
 
 use super::exp::exp;
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 use crate::math::polynomial::polynomial;
 
 /// Numerator and denominator.

@@ -4,7 +4,7 @@
 //! n = round(x / ln 2);  r = x - n ln 2;  e^x = 2^n (1 + 2 r / (2 - c) ..)
 //! ```
 
-use crate::emit::ir::{Ir, Kind, Reg};
+use crate::ir::{Ir, Kind, Reg};
 use crate::math::exp::clamp;
 use crate::math::polynomial::polynomial;
 
@@ -40,7 +40,7 @@ pub(super) fn exp<'c>(ir: &Ir<'c>, x: Reg<'c>) -> Reg<'c> {
 /// Times `2^n`, in two factors: one could not be represented near the ends of the range.
 fn scale<'c>(ir: &Ir<'c>, mantissa: Reg<'c>, shifted: Reg<'c>) -> Reg<'c> {
     let bits = ir.bitcast(shifted, Kind::Int(64));
-    let lanes = crate::emit::ir::lanes(bits);
+    let lanes = crate::ir::lanes(bits);
     let int = |v: i64| ir.int(64, v, lanes);
     let n = ir.sub(bits, int(ROUND.to_bits() as i64));
     let half = ir.ashr(n, int(1));

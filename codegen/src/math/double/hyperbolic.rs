@@ -5,7 +5,7 @@ use inkwell::FloatPredicate::OLT;
 
 use super::exp::exp;
 use super::log::log;
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 use crate::math::polynomial::polynomial;
 
 /// Below this the series are as good as exact.

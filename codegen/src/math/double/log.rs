@@ -9,7 +9,7 @@ use inkwell::FloatPredicate::{OEQ, OLT, UGE};
 use inkwell::values::InstructionOpcode::SIToFP;
 
 use super::exp::LN2;
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::math::polynomial::polynomial;
 
 const P: &[f64] = &[

@@ -25,7 +25,7 @@ pub(super) use pow::{fmod, pow};
 use ansc_graph::UnOp;
 use inkwell::values::InstructionOpcode::{FPExt, FPTrunc};
 
-use crate::emit::ir::{Ir, Kind, Reg};
+use crate::ir::{Ir, Kind, Reg};
 
 /// A transcendental function of an `f32` or `f64`.
 pub(super) fn unary<'c>(ir: &Ir<'c>, op: UnOp, x: Reg<'c>) -> Option<Reg<'c>> {

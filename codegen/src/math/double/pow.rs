@@ -12,7 +12,7 @@ use inkwell::FloatPredicate::{OEQ, OGE, OLT, ONE};
 use super::exp::exp;
 use super::log::log;
 use super::widened;
-use crate::emit::ir::{Ir, Reg};
+use crate::ir::{Ir, Reg};
 
 pub(in crate::math) fn pow<'c>(ir: &Ir<'c>, a: Reg<'c>, b: Reg<'c>) -> Reg<'c> {
     widened(ir, &[a, b], |args| power(ir, args[0], args[1]))

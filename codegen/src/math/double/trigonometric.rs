@@ -6,7 +6,7 @@
 
 use inkwell::IntPredicate::NE;
 
-use crate::emit::ir::{Ir, Kind, Reg, lanes};
+use crate::ir::{Ir, Kind, Reg, lanes};
 use crate::math::polynomial::polynomial;
 
 const SIN: &[f64] = &[
