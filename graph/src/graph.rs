@@ -1,4 +1,7 @@
-//! The model graph: nodes are operators, edges are tensors.
+//! The model graph: nodes are operators, edges are tensors. A branch or a body is a graph in an
+//! operator, so operators belong to this module.
+
+pub mod op;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +13,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use petgraph::visit::{EdgeRef, NodeIndexable};
 
 use crate::compute::{Compute, TensorType};
-use crate::op::{ComputeOp, Kind, Op};
+use op::{ComputeOp, Kind, Op};
 
 /// A node's id, which stays the same until the node is removed.
 pub type NodeId = NodeIndex<u32>;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use crate::compute::{Compute, Stage};
 use crate::expr::{BufId, Expr};
 use crate::graph::{Graph, NodeId, ValueId};
-use crate::passes::tensors::uniform;
 use crate::scalar::Scalar;
+use crate::tensors::uniform;
 use crate::text::unused;
 
 /// Where an operand of a node comes from.

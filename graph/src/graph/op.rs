@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ansc_runtime::Tensor;
 use ansc_runtime::host::HostOp;
 
+use super::{Graph, NodeId, ValueId};
 use crate::compute::Compute;
-use crate::graph::{Graph, NodeId, ValueId};
 
 /// The work of a node, by who does it.
 #[derive(Clone, PartialEq, Debug)]

@@ -11,11 +11,11 @@
 
 use ansc_runtime::DType;
 
-use super::tensors::uniform;
 use crate::compute::{Compute, Stage, TensorType};
 use crate::expr::{BinOp, BufId, Expr, UnOp};
 use crate::interp;
 use crate::scalar::Scalar;
+use crate::tensors::uniform;
 
 /// Expressions up to this size may be repeated: `pow(x, 2)` to `x * x`.
 const REPEATED: usize = 32;

@@ -31,7 +31,6 @@ pub(crate) mod rewrite;
 pub(crate) mod shared;
 mod simplify;
 mod split_outputs;
-pub(crate) mod tensors;
 mod transposed;
 mod turned;
 mod unroll;

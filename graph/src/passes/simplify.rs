@@ -11,7 +11,6 @@
 
 use super::algebra;
 use super::rewrite::{add, built, close, open_map, set_op, supersede, sweep};
-use super::tensors::uniform;
 use super::view::View;
 use super::{Options, PassError};
 use crate::compute::Compute;
@@ -19,6 +18,7 @@ use crate::expr::Expr;
 use crate::graph::{Graph, NodeId, ValueId};
 use crate::op::Kind;
 use crate::ops::shape;
+use crate::tensors::uniform;
 
 pub(crate) fn run(graph: &mut Graph, _: &Options) -> Result<bool, PassError> {
     let mut changed = false;

@@ -17,8 +17,8 @@ use super::token::Token;
 use crate::compute::TensorType;
 use crate::graph::Graph;
 use crate::op::Op;
-use crate::passes::tensors::uniform;
 use crate::scalar::Scalar;
+use crate::tensors::uniform;
 
 /// Constants of more elements are references, unless all elements are equal.
 const INLINE: usize = 16;
