@@ -23,7 +23,6 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::Error;
-use crate::shipped;
 
 /// The first generation of GPUs whose warps multiply matrices by the instructions that we know.
 const LEAST_MMA: u32 = 80;
@@ -260,13 +259,6 @@ impl Schedules {
             self.tuned.insert(key.task, tuned);
         }
         Ok(())
-    }
-
-    /// Takes up what comes with the compiler for such a processor and number of threads.
-    pub fn add_shipped(&mut self, target: &Target) {
-        if self.aim.is_cpu() {
-            self.add(shipped::schedules(target, self.threads));
-        }
     }
 
     /// Those by algorithms that are allowed.

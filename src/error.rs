@@ -11,8 +11,6 @@ use ansc_tuner::lab::{LabError, SpaceError};
 use ansc_tuner::records::RecordsError;
 use ansc_tuner::tune::TuneError;
 
-use crate::output;
-
 /// Exit codes are part of the command line's contract.
 pub const EXIT_DATA: u8 = 1;
 pub const EXIT_USAGE: u8 = 2;
@@ -76,7 +74,7 @@ impl Error {
 
     /// An error of the system with a file.
     pub fn io(path: &Path, e: std::io::Error) -> Error {
-        match output::is_full(&e) {
+        match is_full(&e) {
             true => Error::Machine(format!("{}: {e}", path.display())),
             false => Error::file(path, e),
         }
@@ -86,7 +84,7 @@ impl Error {
     fn is_of_the_disk(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(e) = cause {
-            let full = e.downcast_ref().is_some_and(output::is_full);
+            let full = e.downcast_ref().is_some_and(is_full);
             if full || e.downcast_ref().is_some_and(RecordsError::is_full) {
                 return true;
             }
@@ -126,6 +124,12 @@ impl Error {
         }
         object
     }
+}
+
+/// Whether the disk, or what a user may keep on it, is full.
+fn is_full(e: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(e.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use ansc_tuner::tune::TuneError;
 use crate::Error;
 use crate::candidate::offline;
 use crate::choice::{Aim, Gpus, Schedules, gpu_name, target_name};
-use crate::search::{self, Device, Interrupt, Measuring};
+use crate::interrupt::Interrupt;
+use crate::measuring::{self, Device, Measuring};
 
 /// Measuring on a fleet in place of this machine.
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ pub fn status(access: &Access) -> Result<Status, Error> {
 pub fn work(options: &Work) -> Result<Served, Error> {
     let target = Target::parse(&options.target_cpu)?;
     let (device, station) = station(options, &target)?;
-    let mut worker = search::worker_command(device, &options.target_cpu)?;
+    let mut worker = measuring::worker_command(device, &options.target_cpu)?;
     let tell = station.tell.clone();
     if device == Device::Cpu && offline::is_permitted() {
         worker.args.push("--offline".into());
@@ -147,7 +148,7 @@ pub fn work(options: &Work) -> Result<Served, Error> {
     let road = connect(&options.access)?;
     let interrupt = Interrupt::new();
     let usual = LocalOptions {
-        builders: search::threads(options.threads),
+        builders: measuring::threads(options.threads),
         ..LocalOptions::new(worker, station.kind.threads)
     };
     let make = |how: &How| -> Result<Box<dyn Measurer>, MeasureError> {

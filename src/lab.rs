@@ -17,7 +17,9 @@ use ansc_tuner::tune::Weighted;
 
 use crate::Error;
 use crate::choice::{Schedules, gpu_name, target_name};
+use crate::interrupt::Interrupt;
 use crate::kinds::{self, Kind};
+use crate::measuring;
 use crate::pipeline::{self, Options};
 use crate::search;
 
@@ -25,7 +27,7 @@ use crate::search;
 /// every machine.
 struct Device {
     /// The device that candidates run on, if they run.
-    worker: Option<search::Device>,
+    worker: Option<measuring::Device>,
     name: String,
     schedules: Schedules,
 }
@@ -78,7 +80,7 @@ pub fn compare(
     options.schedules = device.schedules;
     let chosen = choose(pipeline::tasks(&model, &options)?, asked.subgraph)?;
     let task = if asked.no_layout { without_constants(&chosen.task) } else { chosen.task.clone() };
-    let interrupt = search::Interrupt::new();
+    let interrupt = Interrupt::new();
     let threads = options.schedules.threads;
     let mut measurer = measurer(asked, device.worker, threads)?;
     let mut records: Box<dyn Records> = match &asked.records {
@@ -118,10 +120,10 @@ fn device(asked: &Lab, options: &Options) -> Result<Device, Error> {
         let schedules = Schedules { machine, threads: cores, ..untuned };
         return Ok(Device { worker: None, name: "simulated".into(), schedules });
     }
-    let worker = search::Device::to_tune_on(options)?;
+    let worker = measuring::Device::to_tune_on(options)?;
     let name = match worker {
-        search::Device::Cpu => target_name(&options.target),
-        search::Device::Gpu { sm } => gpu_name(sm),
+        measuring::Device::Cpu => target_name(&options.target),
+        measuring::Device::Gpu { sm } => gpu_name(sm),
     };
     let schedules = Schedules { threads: worker.threads(asked.threads), ..untuned };
     Ok(Device { worker: Some(worker), name, schedules })
@@ -129,11 +131,11 @@ fn device(asked: &Lab, options: &Options) -> Result<Device, Error> {
 
 fn measurer(
     asked: &Lab,
-    device: Option<search::Device>,
+    device: Option<measuring::Device>,
     threads: usize,
 ) -> Result<Box<dyn Measurer>, Error> {
     let Some(device) = device else { return Ok(Box::new(Simulated::default())) };
-    let worker = search::worker_command(device, &asked.target_cpu)?;
+    let worker = measuring::worker_command(device, &asked.target_cpu)?;
     let options = LocalOptions { run_limit: asked.run_limit, ..LocalOptions::new(worker, threads) };
     let local = LocalMeasurer::new(options).map_err(LabError::from)?;
     Ok(Box::new(local))

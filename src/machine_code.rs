@@ -17,7 +17,6 @@ use ansc_sketch::gpu::GpuProgram;
 use crate::Error;
 use crate::assemble::{self, Assembly};
 use crate::choice::{Aim, Form};
-use crate::pipeline::Options;
 
 pub(crate) struct Code {
     /// For a GPU without objects and launches, but with workspaces.
@@ -27,15 +26,15 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn generate(assembly: &Assembly, options: &Options) -> Result<Code, Error> {
+    pub(crate) fn generate(assembly: &Assembly, aim: &Aim, target: &Target) -> Result<Code, Error> {
         let forms = assembly.kernels.kernels.iter().map(|kernel| &kernel.form);
-        if let Aim::Gpu(gpus) = &options.schedules.aim {
+        if let Aim::Gpu(gpus) = aim {
             let programs = forms.filter_map(Form::gpu).collect::<Vec<_>>();
             return gpu(&programs, assembly, gpus.sms());
         }
         let programs = forms.filter_map(Form::cpu).collect::<Vec<_>>();
-        let batch = compile_all(&programs, &options.target)?;
-        Ok(Code { batch, target: options.target.info(), gpu: None })
+        let batch = compile_all(&programs, target)?;
+        Ok(Code { batch, target: target.info(), gpu: None })
     }
 
     /// Bytes of the arguments of the `index`-th kernel: what it reads and writes, then its

@@ -3,7 +3,7 @@
 //! None of them is a file that the same command reads, and none is left in part.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -49,12 +49,6 @@ pub fn write<E: Into<Error>>(
 /// The same with bytes that are there.
 pub fn write_bytes(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
     write(path, |out| out.write_all(bytes.as_ref()).map_err(|e| Error::io(path, e)))
-}
-
-/// Whether the disk, or what a user may keep on it, is full.
-pub(crate) fn is_full(e: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(e.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 #[cfg(test)]

@@ -23,11 +23,11 @@ use sha2::{Digest, Sha256};
 use crate::Error;
 use crate::assemble::{Assembly, Draft, Expose, KernelUse, storage};
 use crate::choice::{Aim, Form, Schedules};
-use crate::imports::Imports;
+use crate::imports::{Imports, Specialised};
 use crate::machine_code::Code;
 use crate::origins::Origins;
 use crate::precision;
-use crate::sizes::{self, Choices, Sizes, Specialised, Wanted};
+use crate::sizes::{self, Choices, Sizes, Wanted};
 use crate::states::{Pattern, States};
 
 /// Everything that decides what an artifact contains.
@@ -272,7 +272,8 @@ pub fn compile(
     if options.verify {
         clock.time("verify", || assembly.kernels.verify())?;
     }
-    let code = clock.time("codegen", || Code::generate(&assembly, options))?;
+    let aim = &options.schedules.aim;
+    let code = clock.time("codegen", || Code::generate(&assembly, aim, &options.target))?;
     // Only now is the workspace of each kernel known, and with it the memory plan.
     clock.time("memory", || {
         let models = assembly.drafts.iter_mut().map(|draft| (draft, &assembly.uses));

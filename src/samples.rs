@@ -11,8 +11,14 @@ use ansc_frontend::import;
 use ansc_runtime::Tensor;
 
 use crate::kinds::{self, Kind};
-use crate::quantize::Sample;
 use crate::{Error, folder, npz};
+
+/// Values for the inputs of a model, by name, and where they are from.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub name: String,
+    pub inputs: BTreeMap<String, Tensor>,
+}
 
 /// All samples in a folder, by their names.
 pub fn read(model: &Path, directory: &Path) -> Result<Vec<Sample>, Error> {

@@ -13,8 +13,10 @@ use ansc_tuner::dataset::{Collected, Collector, Dataset, Entry, Platform, Refere
 use ansc_tuner::measure::Caches;
 
 use crate::choice::{Schedules, cold_target_name, target_name};
+use crate::interrupt::Interrupt;
+use crate::measuring::{self, Device, Measuring};
 use crate::pipeline::{self, Options};
-use crate::search::{self, Device, Measuring, Place};
+use crate::search::Place;
 use crate::{Error, lab};
 
 /// Traces that are measured in one go.
@@ -52,7 +54,7 @@ pub fn collect(options: &Collect, place: Place<'_>, watch: &dyn Watch) -> Result
     let until = options.time.and_then(|time| Instant::now().checked_add(time));
     let target = Target::parse(&options.target_cpu)?;
     let (dataset, entries) = tasks(options, &target)?;
-    let threads = search::threads(options.threads);
+    let threads = measuring::threads(options.threads);
     let (name, caches) = match options.cold_constants {
         true => (cold_target_name(&target), Caches::ColdConstants),
         false => (target_name(&target), Caches::Warm),
@@ -63,7 +65,7 @@ pub fn collect(options: &Collect, place: Place<'_>, watch: &dyn Watch) -> Result
         vector_bytes: target.vector_bytes,
         registers: target.vector_registers,
     };
-    let interrupt = search::Interrupt::new();
+    let interrupt = Interrupt::new();
     let measuring = Measuring {
         device: Device::Cpu,
         threads,

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ansc_frontend::{ImportOptions, import};
 use ansc_runtime::{DType, Precisions, Scaling, Tensor};
 
+use super::Sample;
 use super::Work;
 use super::range::Seen;
-use super::runner::{Runner, Sample};
+use super::runner::Runner;
 use crate::Error;
 
 /// The scaling of each tensor, and the outputs of the model of `f32`.

@@ -36,10 +36,10 @@ use ansc_runtime::{DType, Precision, Precisions, Quantization};
 use serde::Serialize;
 
 use crate::Error;
+pub use crate::samples::Sample;
 use calibrate::Calibrated;
 use ladder::Ladders;
 pub use range::Calibration;
-pub use runner::Sample;
 use search::Found;
 
 /// The settings of a calibration, as the caller asks for them.

@@ -10,13 +10,7 @@ use tempfile::TempDir;
 
 use crate::Error;
 use crate::pipeline::{self, Options, Silent};
-
-/// Values for the inputs of a model, by name, and where they are from.
-#[derive(Clone, Debug)]
-pub struct Sample {
-    pub name: String,
-    pub inputs: BTreeMap<String, Tensor>,
-}
+use crate::samples::Sample;
 
 type Shapes = Vec<Vec<usize>>;
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use ansc_frontend::ImportOptions;
 use ansc_runtime::Precision;
 
+use super::Sample;
 use super::calibrate::Calibrated;
 use super::ladder::Ladders;
 use super::loss::loss;
-use super::runner::{Runner, Sample};
+use super::runner::Runner;
 use super::sensitivity::{Alone, Switched};
 use super::{Choice, LayerLoss, Work, precisions};
 use crate::Error;

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use ansc_codegen::Target;
 use ansc_tuner::Measurer;
-use ansc_tuner::measure::{Caches, LocalMeasurer, LocalOptions};
+use ansc_tuner::measure::{LocalMeasurer, LocalOptions};
 use ansc_tuner::tune::TuneError;
 
-use super::{Device, worker_command};
 use crate::Error;
 #[cfg(feature = "fleet")]
 use crate::fleet;
+use crate::measuring::{Device, Measuring, worker_command};
 use crate::pipeline::Options;
 
 /// Where candidates are measured.
@@ -21,19 +21,6 @@ pub enum Place<'a> {
     /// On the machines of a fleet.
     #[cfg(feature = "fleet")]
     Fleet(&'a fleet::Options),
-}
-
-/// How candidates are measured.
-pub struct Measuring<'a> {
-    pub(crate) device: Device,
-    pub threads: usize,
-    pub caches: Caches,
-    /// The target that records are filed under.
-    pub target: &'a str,
-    /// Processes that build here, if it is not the usual number.
-    pub builders: Option<usize>,
-    /// For timing one candidate, if it is not the usual time.
-    pub seconds: Option<f64>,
 }
 
 impl<'a> Place<'a> {

@@ -16,7 +16,7 @@ use ansc_tuner::Records;
 use ansc_tuner::model::{Corrected, Trained, file};
 use ansc_tuner::records::{InMemory, Key, jsonl, seconds_of, untuned_program};
 
-use crate::choice::{Origin, Tuned, target_name};
+use crate::choice::{Origin, Schedules, Tuned, target_name};
 
 /// Processors that share what comes with the compiler: the features that all have, those that none
 /// has, the schedules, and the prices where somebody measured.
@@ -68,6 +68,15 @@ pub fn schedules(target: &Target, threads: usize) -> BTreeMap<String, Tuned> {
     let keys = records.keys().expect("they are in memory").into_iter();
     let of = |key| tuned(&records, key, target);
     keys.filter(|key| key.threads == threads).filter_map(of).collect()
+}
+
+impl Schedules {
+    /// Takes up what comes with the compiler for such a processor and number of threads.
+    pub fn add_shipped(&mut self, target: &Target) {
+        if self.aim.is_cpu() {
+            self.add(schedules(target, self.threads));
+        }
+    }
 }
 
 /// The model that corrects prices on such a processor; none where nobody has measured.
