@@ -15,7 +15,7 @@ use object::read::elf::ElfFile;
 use object::{LittleEndian, Object, ObjectSymbol, SymbolKind};
 
 use crate::gpu::GPU_SECTION;
-use crate::load::LoadErrorKind;
+use crate::load_error::LoadErrorKind;
 use crate::manifest::{
     FORMAT_VERSION, MANIFEST_SECTION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION,
     WEIGHT_ALIGN, WEIGHTS_SECTION,

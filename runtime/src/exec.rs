@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use crate::dtype::DType;
 use crate::float::{Denormals, FloatMode};
 use crate::host::Chance;
-use crate::manifest::{BufferId, BufferInfo, Needed};
-use crate::model::{Kernel, Launch};
+use crate::manifest::{BufferId, BufferInfo, KernelFn, Needed};
 use crate::pool::Pool;
 use crate::program::{Action, Block, Moves, Program};
 use crate::run_error::RunError;
@@ -61,6 +60,19 @@ pub(crate) trait Kernels {
 
     /// Returns when all kernels that were begun are done.
     fn wait(&mut self) -> Result<(), RunError>;
+}
+
+/// The functions of a kernel, which run one after the other.
+pub(crate) struct Kernel {
+    pub(crate) launches: Vec<Launch>,
+}
+
+/// One of them, and the iterations of its parallel loop.
+pub(crate) struct Launch {
+    pub(crate) run: KernelFn,
+    pub(crate) extent: u64,
+    pub(crate) scratch: usize,
+    pub(crate) needed: Option<Needed>,
 }
 
 /// The threads of a pool.

@@ -6,14 +6,7 @@
 //! step runs the launches of its kernel in order, each with the addresses of the step's arguments
 //! as its parameters. On the device, buffers begin at multiples of 64 bytes.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
-
-use crate::artifact::Artifact;
-use crate::load::{LoadError, LoadErrorKind};
-use crate::model::Model;
-use crate::validate::ManifestError;
 
 /// The ELF section that holds the [`GpuCode`].
 pub const GPU_SECTION: &str = ".ansc.gpu";
@@ -57,18 +50,5 @@ impl GpuLaunch {
     /// Shared memory that the launch asks for.
     pub fn asked_bytes(&self) -> usize {
         if self.shared_bytes > DECLARED_SHARED { self.shared_bytes } else { 0 }
-    }
-}
-
-impl Model {
-    /// The GPU code of an artifact; `None` in one for a CPU.
-    pub fn read_gpu_code(path: impl AsRef<Path>) -> Result<Option<GpuCode>, LoadError> {
-        let path = path.as_ref();
-        let read = || -> Result<Option<GpuCode>, LoadErrorKind> {
-            let artifact = Artifact::open(path)?;
-            let Some(bytes) = artifact.gpu() else { return Ok(None) };
-            Ok(Some(serde_json::from_slice(bytes).map_err(ManifestError::from)?))
-        };
-        read().map_err(|kind| LoadError { path: path.to_owned(), kind })
     }
 }

@@ -5,7 +5,6 @@
 //! checked.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,71 +15,16 @@ use memmap2::Mmap;
 
 use crate::artifact::Artifact;
 use crate::cuda;
+use crate::exec::{Kernel, Launch};
 use crate::gpu::{GPU_SECTION, GpuCode};
-use crate::manifest::{FORMAT_VERSION, KernelFn, KernelInfo, Manifest};
-use crate::model::{Kernel, Launch, Model, Parts};
-use crate::prepare::{self, PreparationError};
+pub use crate::load_error::{IN_MEMORY, LoadError, LoadErrorKind};
+use crate::manifest::{KernelFn, KernelInfo, Manifest};
+use crate::model::Model;
+use crate::parts::Parts;
+use crate::prepare;
 use crate::program::{Program, Writes};
-use crate::target::{self, TargetError};
+use crate::target;
 use crate::validate::{self, ManifestError};
-
-/// Why a file is not a model that can run here.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {kind}", path.display())]
-pub struct LoadError {
-    /// The file; [`IN_MEMORY`] for bytes.
-    pub path: PathBuf,
-    /// The problem with it.
-    #[source]
-    pub kind: LoadErrorKind,
-}
-
-/// Errors show this in place of a path, if there is none.
-pub const IN_MEMORY: &str = "the artifact in memory";
-
-/// The problems that an artifact can have, in the order of the checks.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadErrorKind {
-    /// The file cannot be read.
-    #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
-    /// It is something else than an ELF shared library.
-    #[error("is not an artifact of ansc: {0}")]
-    NotAnArtifact(String),
-    /// It is a shared library, but none of ours.
-    #[error("is a shared library, but not an artifact of ansc: it has no seal")]
-    NotSealed,
-    /// Written by a compiler that is too old or too new.
-    #[error(
-        "has format version {found}, but this runtime reads version {FORMAT_VERSION}; compile the model again"
-    )]
-    Version {
-        /// The version of the file.
-        found: u32,
-    },
-    /// The file's hash is not the one in its seal.
-    #[error("is damaged: its contents do not match its seal")]
-    Damaged,
-    /// A part of the artifact is missing or out of place.
-    #[error("its section `{0}` is missing or misaligned")]
-    Section(&'static str),
-    /// Compiled for another machine.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The manifest is not sound.
-    #[error("its manifest is malformed: {0}")]
-    Manifest(#[from] ManifestError),
-    /// The dynamic linker refused the library.
-    #[error("its code cannot be loaded: {0}")]
-    Library(#[source] libloading::Error),
-    /// Its weights cannot be prepared.
-    #[error("its weights cannot be prepared: {0}")]
-    Preparation(#[from] PreparationError),
-    /// The manifest names a kernel that the library does not define.
-    #[error("kernel `{0}` is not in the library")]
-    Symbol(String),
-}
 
 /// How a model is loaded.
 #[derive(Clone, Debug, Default)]
@@ -149,6 +93,17 @@ impl Model {
         let read = || -> Result<Manifest, LoadErrorKind> {
             let artifact = Artifact::open(path)?;
             Ok(serde_json::from_slice(artifact.manifest()).map_err(ManifestError::from)?)
+        };
+        read().map_err(|kind| LoadError { path: path.to_owned(), kind })
+    }
+
+    /// The GPU code of an artifact; `None` in one for a CPU.
+    pub fn read_gpu_code(path: impl AsRef<Path>) -> Result<Option<GpuCode>, LoadError> {
+        let path = path.as_ref();
+        let read = || -> Result<Option<GpuCode>, LoadErrorKind> {
+            let artifact = Artifact::open(path)?;
+            let Some(bytes) = artifact.gpu() else { return Ok(None) };
+            Ok(Some(serde_json::from_slice(bytes).map_err(ManifestError::from)?))
         };
         read().map_err(|kind| LoadError { path: path.to_owned(), kind })
     }

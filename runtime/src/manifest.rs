@@ -38,11 +38,6 @@ use crate::precision::{Precision, Precisions};
 use crate::quantization::Quantization;
 use crate::tensor::Tensor;
 
-/// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
-pub const FORMAT_VERSION: u32 = 7;
-/// The first bytes of the seal.
-pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
-
 /// `kernel(buffers, scratch, begin, end)`: iterations `begin..end` of the launch's parallel loop.
 ///
 /// `buffers[i]` is the address of the i-th argument of the step. `scratch` points to
@@ -54,17 +49,13 @@ pub type KernelFn =
 pub const WEIGHTS_SECTION: &str = ".ansc.weights";
 /// The ELF section of the [`Manifest`], as JSON.
 pub const MANIFEST_SECTION: &str = ".ansc.manifest";
-/// The ELF section of the seal, which tells damaged and foreign files.
-pub const SEAL_SECTION: &str = ".ansc.seal";
 /// Offsets in the arena and in the weights, and the weights in the file, are multiples of it.
 pub const WEIGHT_ALIGN: usize = 64;
 
-pub use crate::seal::{SealError, SealHasher, seal, seal_hash};
-
-/// The fixed-size seal, little endian: 8 bytes of magic, version u32, zero u32, 16 bytes of [`seal_hash`] of the file.
-pub const SEAL_LEN: usize = 32;
-/// Where the hash begins in the seal.
-pub const SEAL_HASH_AT: usize = 16;
+pub use crate::seal::{
+    FORMAT_VERSION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION, SealError, SealHasher, seal,
+    seal_hash,
+};
 
 /// All that an artifact says about its code and data: what a session executes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -3,16 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use libloading::os::unix::Library;
-use memmap2::Mmap;
-
-use crate::artifact::Artifact;
-use crate::cuda::Code;
-use crate::manifest::{KernelFn, Manifest, Needed, Port, Specialisation};
-use crate::program::Program;
+use crate::manifest::{Manifest, Port, Specialisation};
+use crate::parts::Parts;
 use crate::run_error::RunError;
 use crate::select::Held;
-use crate::session::{Session, SessionError, SessionOptions};
 use crate::tensor::Tensor;
 
 /// A compiled model, loaded and ready; see [`Model::load`].
@@ -21,33 +15,6 @@ use crate::tensor::Tensor;
 #[derive(Clone)]
 pub struct Model {
     parts: Arc<Parts>,
-}
-
-pub(crate) struct Parts {
-    pub(crate) manifest: Manifest,
-    /// One for each specialisation of the manifest.
-    pub(crate) programs: Vec<Program>,
-    /// As in the manifest.
-    pub(crate) kernels: Vec<Kernel>,
-    /// Keeps the functions of `kernels` mapped. Dropped before the file: while the library is
-    /// loaded, no other file may get the descriptor's number, by which the linker knows it.
-    pub(crate) _library: Option<Library>,
-    /// Kernels and weights on a GPU, in place of `kernels`, if that is what the artifact is for.
-    pub(crate) gpu: Option<Arc<Code>>,
-    /// The constants that `manifest.preparation` made.
-    pub(crate) prepared: Option<Mmap>,
-    pub(crate) artifact: Artifact,
-}
-
-pub(crate) struct Kernel {
-    pub(crate) launches: Vec<Launch>,
-}
-
-pub(crate) struct Launch {
-    pub(crate) run: KernelFn,
-    pub(crate) extent: u64,
-    pub(crate) scratch: usize,
-    pub(crate) needed: Option<Needed>,
 }
 
 impl Model {
@@ -85,7 +52,8 @@ impl Model {
 
     /// The shapes that inputs of these shapes give outputs, in the model's order. Where the data
     /// decides too, they are the largest ones. Inputs may be left out that tell no size.
-    /// Where states of a session tell one, ask [`Session::output_shapes`].
+    /// Where states of a session tell one, ask
+    /// [`Session::output_shapes`](crate::Session::output_shapes).
     ///
     /// ```no_run
     /// # use ansc_runtime::Model;
@@ -110,16 +78,6 @@ impl Model {
         let id = specialisation.inputs.get(input)?.bound?;
         let info = &specialisation.buffers[id.0 as usize];
         Tensor::from_bytes(info.dtype, &info.shape, self.parts.weight(0, id)).ok()
-    }
-
-    /// A session with a thread per available core.
-    pub fn session(&self) -> Result<Session, SessionError> {
-        self.session_with(&SessionOptions::default())
-    }
-
-    /// A session with options.
-    pub fn session_with(&self, options: &SessionOptions) -> Result<Session, SessionError> {
-        Session::new(self, options)
     }
 }
 

@@ -8,44 +8,22 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 
 use memmap2::Mmap;
 
 use crate::artifact::Artifact;
-use crate::exec::{Exec, OnThreads};
+use crate::exec::{Exec, Kernel, OnThreads};
 use crate::float::Denormals;
 use crate::host::Chance;
+use crate::load_error::PreparationError;
 use crate::manifest::{Manifest, Preparation, Storage};
-use crate::model::Kernel;
+use crate::memory::Memory;
 use crate::pages;
-use crate::pool::{Pool, PoolError, PoolOptions};
+use crate::pool::{Pool, PoolOptions};
 use crate::program::{Program, Writes};
-use crate::run_error::RunError;
-use crate::session::Memory;
 use crate::tables::Places;
 use crate::validate::{ManifestError, bytes_of};
-
-/// Why weights could not be prepared.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PreparationError {
-    /// There is no memory for them.
-    #[error("they need {bytes} bytes of memory: {source}")]
-    Memory {
-        /// How much was asked for.
-        bytes: usize,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// There are no threads.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// A step of the plan failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
 
 pub(crate) fn program(preparation: &Preparation) -> Result<Program, ManifestError> {
     Program::new(&preparation.plan, &preparation.kernels, Writes::Prepared)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::cuda::CudaError;
+use crate::driver::CudaError;
 use crate::dtype::DType;
 use crate::host::{HostError, in_words};
 use crate::tensor::TensorError;

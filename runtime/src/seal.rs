@@ -14,7 +14,18 @@ use object::read::elf::ElfFile;
 use object::{LittleEndian, Object, ObjectSection};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::manifest::{FORMAT_VERSION, SEAL_HASH_AT, SEAL_LEN, SEAL_MAGIC, SEAL_SECTION};
+/// The ELF section of the seal, which tells damaged and foreign files.
+pub const SEAL_SECTION: &str = ".ansc.seal";
+/// Incremented whenever an older runtime could misread a newer artifact, or the reverse.
+pub const FORMAT_VERSION: u32 = 7;
+/// The first bytes of the seal.
+pub const SEAL_MAGIC: [u8; 8] = *b"ANSCSEAL";
+
+/// The fixed-size seal, little endian: 8 bytes of magic, version u32, zero u32, 16 bytes of
+/// [`seal_hash`] of the file.
+pub const SEAL_LEN: usize = 32;
+/// Where the hash begins in the seal.
+pub const SEAL_HASH_AT: usize = 16;
 
 const CHUNK: usize = 1 << 20;
 const HASH_LEN: usize = 16;

@@ -8,12 +8,11 @@
 //! `y: [5]`.
 
 use crate::extent::Extent;
-use crate::manifest::{BufferId, Port, Specialisation, State, Storage};
-use crate::model::Parts;
+use crate::manifest::{Port, Specialisation, State};
+use crate::parts::Parts;
+use crate::ports::{check_type, find, wrong_shape};
 use crate::run_error::{Named, PortKind, RunError, Taken};
 use crate::states::States;
-use crate::tensor::byte_len;
-use crate::validate::bytes_of;
 use crate::view::{View, ViewMut};
 
 /// A run whose inputs are right.
@@ -101,27 +100,6 @@ impl Parts {
         let (_, shapes) = choice.outputs(one)?;
         let ports = one.outputs.iter().enumerate();
         Ok(ports.map(|(i, port)| shape_of(&shapes, i, port).to_vec()).collect())
-    }
-
-    /// The first specialisation. All have the same inputs, outputs and states but for shapes.
-    pub(crate) fn first(&self) -> &Specialisation {
-        &self.manifest.specialisations[0]
-    }
-
-    /// The bytes of all states.
-    pub(crate) fn state_bytes(&self) -> usize {
-        let states = self.first().states.iter();
-        let bytes = |state: &State| byte_len(state.input.dtype, &state.input.shape).unwrap_or(0);
-        states.map(bytes).fold(0, usize::saturating_add)
-    }
-
-    /// The bytes of a buffer of a specialisation that is a weight.
-    pub(crate) fn weight(&self, specialisation: usize, id: BufferId) -> &[u8] {
-        let buffer = &self.manifest.specialisations[specialisation].buffers[id.0 as usize];
-        match buffer.storage {
-            Storage::Weight { offset } => &self.artifact.weights()[offset..][..bytes_of(buffer)],
-            _ => &[],
-        }
     }
 }
 
@@ -353,36 +331,11 @@ pub(crate) fn sort_outputs<'a>(
     Ok(sorted)
 }
 
-pub(crate) fn find(kind: PortKind, ports: &[Port], name: &str) -> Result<usize, RunError> {
-    ports.iter().position(|port| port.name == name).ok_or_else(|| RunError::Unknown {
-        kind,
-        name: name.to_owned(),
-        known: ports.iter().map(|port| port.name.clone()).collect(),
-    })
-}
-
-pub(crate) fn check_type(kind: PortKind, port: &Port, found: crate::DType) -> Result<(), RunError> {
-    if port.dtype == found {
-        return Ok(());
-    }
-    Err(RunError::Type { kind, name: port.name.clone(), expected: port.dtype, found })
-}
-
-pub(crate) fn wrong_shape(
-    kind: PortKind,
-    port: &Port,
-    expected: &[usize],
-    found: &[usize],
-) -> RunError {
-    let (expected, found) = (expected.to_vec(), found.to_vec());
-    RunError::Shape { kind, name: port.name.clone(), expected, found }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::DType;
-    use crate::manifest::Size;
+    use crate::manifest::{BufferId, Size};
 
     fn specialisation(shapes: &[(&str, &[usize])]) -> Specialisation {
         let port = |(name, shape): &(&str, &[usize])| Port {

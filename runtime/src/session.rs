@@ -12,15 +12,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memmap2::{MmapMut, MmapRaw};
-
 use crate::boxes::Share;
 use crate::cuda::{CudaError, Device, Io, Notes, Runs};
-use crate::exec::{Exec, OnThreads, Scratch};
+use crate::exec::{Exec, OnThreads};
 use crate::float::Denormals;
 use crate::host::Chance;
-use crate::manifest::{Port, Specialisation};
-use crate::model::{Kernel, Model, Parts};
+use crate::manifest::{Port, Specialisation, State};
+use crate::memory::Memory;
+use crate::model::Model;
+use crate::parts::Parts;
 use crate::pool::{Pool, PoolError, PoolOptions};
 use crate::program::StepKind;
 use crate::run_error::RunError;
@@ -30,9 +30,6 @@ use crate::tables::{Tables, lacking, zeros};
 use crate::tensor::Tensor;
 use crate::trace::{Recorder, Trace, TraceEvent};
 use crate::view::{View, ViewMut};
-
-/// Scratch memory of threads does not share pages, so that each page is near its thread.
-const PAGE: usize = 4096;
 
 /// How a [`Session`] is made.
 #[derive(Clone, Debug, Default)]
@@ -89,9 +86,9 @@ pub struct StepTime {
 
 /// Memory and threads to run a [`Model`] with.
 pub struct Session {
-    pub(crate) parts: Arc<Parts>,
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) states: States,
+    parts: Arc<Parts>,
+    pool: Arc<Pool>,
+    states: States,
     memory: Memory,
     denormals: Denormals,
     /// One for each specialisation, from its first run on.
@@ -99,56 +96,34 @@ pub struct Session {
     /// The specialisation of the last run.
     current: usize,
     /// Decides the random numbers of the next run.
-    pub(crate) chance: Chance,
+    chance: Chance,
     /// The next runs are timed.
     timed: bool,
     trace: Option<Recorder>,
 }
 
-/// Memory of a plan's own. Pages that nothing touches take none.
-pub(crate) struct Memory {
-    arena: MmapRaw,
-    scratch: MmapRaw,
-    scratch_stride: usize,
+/// Large enough for every specialisation.
+fn memory_of(parts: &Parts, threads: usize) -> Result<Memory, SessionError> {
+    let arenas = parts.manifest.specialisations.iter().map(|one| one.arena_bytes);
+    let bytes = if parts.gpu.is_some() { 0 } else { arenas.max().unwrap_or(0) };
+    Memory::new(&parts.kernels, bytes, threads)
+        .map_err(|source| SessionError::Memory { bytes, source })
 }
 
-impl Memory {
-    pub(crate) fn new(kernels: &[Kernel], arena: usize, threads: usize) -> io::Result<Memory> {
-        let launches = kernels.iter().flat_map(|kernel| &kernel.launches);
-        let stride = launches.map(|launch| launch.scratch).max().unwrap_or(0);
-        let scratch_stride = stride.next_multiple_of(PAGE);
-        let scratch = map(scratch_stride.saturating_mul(threads))?;
-        let memory = Memory { arena: map(arena)?, scratch, scratch_stride };
-        // Fewer and larger pages make the first run faster. Where there are none, so be it.
-        #[cfg(target_os = "linux")]
-        let _ = memory.arena.advise(memmap2::Advice::HugePage);
-        Ok(memory)
+impl Model {
+    /// A session with a thread per available core.
+    pub fn session(&self) -> Result<Session, SessionError> {
+        self.session_with(&SessionOptions::default())
     }
 
-    /// Large enough for every specialisation.
-    fn of(parts: &Parts, threads: usize) -> Result<Memory, SessionError> {
-        let arenas = parts.manifest.specialisations.iter().map(|one| one.arena_bytes);
-        let bytes = if parts.gpu.is_some() { 0 } else { arenas.max().unwrap_or(0) };
-        Memory::new(&parts.kernels, bytes, threads)
-            .map_err(|source| SessionError::Memory { bytes, source })
+    /// A session with options.
+    pub fn session_with(&self, options: &SessionOptions) -> Result<Session, SessionError> {
+        Session::new(self, options)
     }
-
-    pub(crate) fn arena(&self) -> *mut u8 {
-        self.arena.as_mut_ptr()
-    }
-
-    pub(crate) fn scratch(&self) -> Scratch {
-        Scratch { base: self.scratch.as_mut_ptr(), stride: self.scratch_stride }
-    }
-}
-
-/// Zeroed memory that begins at a page.
-pub(crate) fn map(bytes: usize) -> io::Result<MmapRaw> {
-    MmapMut::map_anon(bytes.max(1)).map(MmapRaw::from)
 }
 
 impl Session {
-    pub(crate) fn new(model: &Model, options: &SessionOptions) -> Result<Session, SessionError> {
+    fn new(model: &Model, options: &SessionOptions) -> Result<Session, SessionError> {
         let parts = model.parts().clone();
         let pool = match &options.pool {
             Some(pool) => pool.clone(),
@@ -161,7 +136,7 @@ impl Session {
                 affinity: options.affinity.clone(),
             })?),
         };
-        let memory = Memory::of(&parts, pool.threads())?;
+        let memory = memory_of(&parts, pool.threads())?;
         let tables = parts.programs.iter().map(|_| None).collect();
         let states = States::new(&parts.manifest.specialisations)
             .map_err(|source| SessionError::Memory { bytes: parts.state_bytes(), source })?;
@@ -392,6 +367,56 @@ impl Session {
                 total,
             })
             .collect()
+    }
+}
+
+/// States.
+impl Session {
+    /// The tensors that the session keeps from run to run; `input` and `output` say how the model
+    /// calls them, and how much room there is. None, unless the model was compiled with some.
+    pub fn states(&self) -> &[State] {
+        &self.specialisation().states
+    }
+
+    /// Forgets what earlier runs left: all states are as in a new session, and random numbers begin
+    /// anew.
+    pub fn reset(&mut self) {
+        self.chance.run = 0;
+        self.states.reset();
+    }
+
+    /// Keeps the first `length` elements along the axis that runs add to, such as the keys and
+    /// values of so many tokens. Shorter states stay as they are.
+    ///
+    /// It is an error if a state does not grow along one axis: then there is no way back.
+    pub fn truncate(&mut self, length: usize) -> Result<(), RunError> {
+        self.states.truncate(length)
+    }
+
+    /// The shape of the `index`-th of [`Session::states`] now.
+    ///
+    /// # Panics
+    /// If there is no such state.
+    pub fn state_shape(&self, index: usize) -> Vec<usize> {
+        self.states.shape(index)
+    }
+
+    /// The elements of a state now, by the name of its input.
+    pub fn state(&self, name: &str) -> Result<Tensor, RunError> {
+        self.states.get(name, &|count, body| self.pool.run(count, &|_, range| body(range)))
+    }
+
+    /// Copies what a state holds now to the caller's memory, which has its type and shape.
+    pub fn state_into(&self, name: &str, to: &mut ViewMut<'_>) -> Result<(), RunError> {
+        let share: Share<'_> = &|count, body| self.pool.run(count, &|_, range| body(range));
+        self.states.get_into(name, to, share)
+    }
+
+    /// Lets the next run find this in a state. With what [`Session::state`] gave, it goes on from
+    /// there, in this session or in another one of the model.
+    pub fn set_state(&mut self, name: &str, value: View<'_>) -> Result<(), RunError> {
+        let pool = &self.pool;
+        self.states.set(name, value, &|count, body| pool.run(count, &|_, range| body(range)))
     }
 }
 

@@ -13,11 +13,11 @@ use std::io;
 
 use memmap2::MmapRaw;
 
-use crate::boxes::{self, Corner};
+use crate::boxes::{self, Corner, Share};
 use crate::manifest::{Port, Specialisation, State};
+use crate::memory::map;
+use crate::ports::{check_type, wrong_shape};
 use crate::run_error::{PortKind, RunError};
-use crate::select::{check_type, wrong_shape};
-use crate::session::{Session, map};
 use crate::tensor::{Tensor, byte_len};
 use crate::view::{View, ViewMut};
 
@@ -95,6 +95,107 @@ impl States {
         self.unfinished = false;
         self.all.iter_mut().for_each(|kept| kept.clear(usize::MAX));
     }
+
+    /// Forgets what earlier runs left.
+    pub(crate) fn reset(&mut self) {
+        for kept in &mut self.all {
+            let length = kept.length();
+            kept.shape = None;
+            match growing(&kept.state) {
+                Some(_) => kept.clear(length),
+                None => kept.bytes_mut().fill(0),
+            }
+        }
+    }
+
+    /// Keeps the first `length` elements along the axis that runs add to. It is an error if a state
+    /// does not grow along one axis.
+    pub(crate) fn truncate(&mut self, length: usize) -> Result<(), RunError> {
+        let axis = |kept: &Kept| {
+            let state = &kept.state;
+            let mut growing = (0..state.input.shape.len()).filter(|axis| state.grows(*axis));
+            match (growing.next(), growing.next()) {
+                (Some(axis), None) => Ok(axis),
+                _ => Err(RunError::Truncate { name: state.input.name.clone() }),
+            }
+        };
+        let axes = self.all.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
+        for (kept, axis) in self.all.iter_mut().zip(axes) {
+            let before = kept.length();
+            if let Some(shape) = &mut kept.shape {
+                shape[axis] = shape[axis].min(length);
+                kept.clear(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// The shape of the `index`-th now.
+    ///
+    /// # Panics
+    /// If there is no such state.
+    pub(crate) fn shape(&self, index: usize) -> Vec<usize> {
+        self.all[index].shape()
+    }
+
+    /// The elements of one now, by the name of its input.
+    pub(crate) fn get(&self, name: &str, share: Share<'_>) -> Result<Tensor, RunError> {
+        let kept = &self.all[self.find(name)?];
+        let (shape, input) = (kept.shape(), &kept.state.input);
+        let lacking = |source| RunError::Memory { name: name.to_owned(), source };
+        let mut tensor = Tensor::try_zeros(input.dtype, &shape).map_err(lacking)?;
+        boxes::gather(kept.bytes(), corner(&shape, input), tensor.bytes_mut(), share);
+        Ok(tensor)
+    }
+
+    /// The same in the caller's memory, which has its type and shape.
+    pub(crate) fn get_into(
+        &self,
+        name: &str,
+        to: &mut ViewMut<'_>,
+        share: Share<'_>,
+    ) -> Result<(), RunError> {
+        let kept = &self.all[self.find(name)?];
+        let (shape, input) = (kept.shape(), &kept.state.input);
+        check_type(PortKind::State, input, to.dtype())?;
+        if to.shape() != shape {
+            return Err(wrong_shape(PortKind::State, input, &shape, to.shape()));
+        }
+        boxes::gather(kept.bytes(), corner(&shape, input), to.bytes_mut(), share);
+        Ok(())
+    }
+
+    /// Lets the next run find this in one.
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        value: View<'_>,
+        share: Share<'_>,
+    ) -> Result<(), RunError> {
+        let index = self.find(name)?;
+        let kept = &mut self.all[index];
+        let input = kept.state.input.clone();
+        check_type(PortKind::State, &input, value.dtype())?;
+        let shape = value.shape().to_vec();
+        let fits = shape.iter().zip(&input.shape).all(|(n, room)| n <= room);
+        if shape.len() != input.shape.len() || !fits {
+            return Err(wrong_shape(PortKind::State, &input, &input.shape, &shape));
+        }
+        boxes::spread(value.bytes(), corner(&shape, &input), kept.bytes_mut(), share);
+        let before = kept.length();
+        kept.shape = Some(shape);
+        kept.clear(before);
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<usize, RunError> {
+        let found = self.all.iter().position(|kept| kept.state.input.name == name);
+        found.ok_or_else(|| RunError::Unknown {
+            kind: PortKind::State,
+            name: name.to_owned(),
+            known: self.all.iter().map(|kept| kept.state.input.name.clone()).collect(),
+        })
+    }
 }
 
 /// The one with the most room.
@@ -156,120 +257,6 @@ fn bytes_of_port(port: &Port) -> usize {
 
 fn corner<'a>(shape: &'a [usize], room: &'a Port) -> Corner<'a> {
     Corner { shape, room: &room.shape, size: room.dtype.size() }
-}
-
-/// States.
-impl Session {
-    /// The tensors that the session keeps from run to run; `input` and `output` say how the model
-    /// calls them, and how much room there is. None, unless the model was compiled with some.
-    pub fn states(&self) -> &[State] {
-        &self.specialisation().states
-    }
-
-    /// Forgets what earlier runs left: all states are as in a new session, and random numbers begin
-    /// anew.
-    pub fn reset(&mut self) {
-        self.chance.run = 0;
-        for kept in &mut self.states.all {
-            let length = kept.length();
-            kept.shape = None;
-            match growing(&kept.state) {
-                Some(_) => kept.clear(length),
-                None => kept.bytes_mut().fill(0),
-            }
-        }
-    }
-
-    /// Keeps the first `length` elements along the axis that runs add to, such as the keys and
-    /// values of so many tokens. Shorter states stay as they are.
-    ///
-    /// It is an error if a state does not grow along one axis: then there is no way back.
-    pub fn truncate(&mut self, length: usize) -> Result<(), RunError> {
-        let axis = |kept: &Kept| {
-            let state = &kept.state;
-            let mut growing = (0..state.input.shape.len()).filter(|axis| state.grows(*axis));
-            match (growing.next(), growing.next()) {
-                (Some(axis), None) => Ok(axis),
-                _ => Err(RunError::Truncate { name: state.input.name.clone() }),
-            }
-        };
-        let axes = self.states.all.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
-        for (kept, axis) in self.states.all.iter_mut().zip(axes) {
-            let before = kept.length();
-            if let Some(shape) = &mut kept.shape {
-                shape[axis] = shape[axis].min(length);
-                kept.clear(before);
-            }
-        }
-        Ok(())
-    }
-
-    /// The shape of the `index`-th of [`Session::states`] now.
-    ///
-    /// # Panics
-    /// If there is no such state.
-    pub fn state_shape(&self, index: usize) -> Vec<usize> {
-        self.states.all[index].shape()
-    }
-
-    /// The elements of a state now, by the name of its input.
-    pub fn state(&self, name: &str) -> Result<Tensor, RunError> {
-        let index = self.find_state(name)?;
-        let (shape, input) = (self.state_shape(index), &self.states.all[index].state.input);
-        let lacking = |source| RunError::Memory { name: name.to_owned(), source };
-        let mut tensor = Tensor::try_zeros(input.dtype, &shape).map_err(lacking)?;
-        self.copy_state(index, &shape, tensor.bytes_mut());
-        Ok(tensor)
-    }
-
-    /// Copies what a state holds now to the caller's memory, which has its type and shape.
-    pub fn state_into(&self, name: &str, to: &mut ViewMut<'_>) -> Result<(), RunError> {
-        let index = self.find_state(name)?;
-        let (shape, input) = (self.state_shape(index), &self.states.all[index].state.input);
-        check_type(PortKind::State, input, to.dtype())?;
-        if to.shape() != shape {
-            return Err(wrong_shape(PortKind::State, input, &shape, to.shape()));
-        }
-        self.copy_state(index, &shape, to.bytes_mut());
-        Ok(())
-    }
-
-    fn copy_state(&self, index: usize, shape: &[usize], to: &mut [u8]) {
-        let kept = &self.states.all[index];
-        let share: boxes::Share<'_> = &|pieces, body| self.pool.run(pieces, &|_, some| body(some));
-        boxes::gather(kept.bytes(), corner(shape, &kept.state.input), to, share);
-    }
-
-    /// Lets the next run find this in a state. With what [`Session::state`] gave, it goes on from
-    /// there, in this session or in another one of the model.
-    pub fn set_state(&mut self, name: &str, value: View<'_>) -> Result<(), RunError> {
-        let index = self.find_state(name)?;
-        let kept = &mut self.states.all[index];
-        let input = kept.state.input.clone();
-        check_type(PortKind::State, &input, value.dtype())?;
-        let shape = value.shape().to_vec();
-        let fits = shape.iter().zip(&input.shape).all(|(n, room)| n <= room);
-        if shape.len() != input.shape.len() || !fits {
-            return Err(wrong_shape(PortKind::State, &input, &input.shape, &shape));
-        }
-        let pool = &self.pool;
-        let share: boxes::Share<'_> = &|pieces, body| pool.run(pieces, &|_, some| body(some));
-        boxes::spread(value.bytes(), corner(&shape, &input), kept.bytes_mut(), share);
-        let before = kept.length();
-        kept.shape = Some(shape);
-        kept.clear(before);
-        Ok(())
-    }
-
-    fn find_state(&self, name: &str) -> Result<usize, RunError> {
-        let all = &self.states.all;
-        let found = all.iter().position(|kept| kept.state.input.name == name);
-        found.ok_or_else(|| RunError::Unknown {
-            kind: PortKind::State,
-            name: name.to_owned(),
-            known: all.iter().map(|kept| kept.state.input.name.clone()).collect(),
-        })
-    }
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::boxes::{self, Corner, Share};
 use crate::cuda::Runs;
 use crate::manifest::{BufferInfo, Port, Specialisation, Storage};
-use crate::model::Parts;
+use crate::memory::Memory;
+use crate::parts::Parts;
 use crate::program::Program;
 use crate::run_error::RunError;
 use crate::select::{Request, shape_of};
-use crate::session::Memory;
 use crate::states::States;
 use crate::tensor::{Tensor, TensorError, byte_len};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::driver::{CudaError, Driver, Handle, Owned, Reach, Resource, Result, Threads};
 use super::plan::{self, Op};
+use crate::driver::{CudaError, Driver, Handle, Owned, Reach, Resource, Result, Threads};
 use crate::gpu::{GpuCode, GpuLaunch};
 use crate::manifest::{Manifest, Specialisation};
 use crate::program::Program;

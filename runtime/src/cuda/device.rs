@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::time::Instant;
 
-use super::driver::DeviceInfo;
 use super::runs::{Notes, Runs};
+use crate::driver::DeviceInfo;
 use crate::host::Chance;
 use crate::manifest::{Port, Specialisation};
 use crate::program::Program;

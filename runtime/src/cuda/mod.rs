@@ -4,7 +4,8 @@
 //! GpuCode --driver--> Code (kernels, weights: once for a model) --> Runs (memory, stream, graph: once for a session)
 //! ```
 //!
-//! - `driver`: what is asked of a driver; `nvidia` is the real one, opened at run time.
+//! The calls to the driver itself are those of `crate::driver`.
+//!
 //! - `plan`: the manifest's plan as launches and copies that the device does on its own, if it can.
 //! - `code`: translated kernels and uploaded weights, shared by all sessions.
 //! - `runs`: memory and stream of one session. Runs that need no help from the host are one CUDA
@@ -14,24 +15,20 @@
 
 mod code;
 mod device;
-mod driver;
-#[cfg(feature = "cuda")]
-mod nvidia;
 mod plan;
 mod runs;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
+pub use crate::driver::{CudaError, DeviceInfo};
 pub use device::Device;
-pub use driver::{CudaError, DeviceInfo};
 
 pub(crate) use code::Code;
 pub(crate) use runs::{Io, Notes, Runs};
 
+use crate::driver::open;
 use crate::gpu::GpuCode;
-use crate::load::LoadErrorKind;
+use crate::load_error::LoadErrorKind;
 use crate::manifest::Manifest;
 use crate::program::Program;
 use crate::validate::ManifestError;
@@ -39,16 +36,6 @@ use crate::validate::ManifestError;
 /// The GPU that models run on, or why there is none.
 pub fn device() -> Result<DeviceInfo, CudaError> {
     Ok(open()?.device().clone())
-}
-
-#[cfg(feature = "cuda")]
-pub(crate) fn open() -> Result<Arc<dyn driver::Driver>, CudaError> {
-    nvidia::open()
-}
-
-#[cfg(not(feature = "cuda"))]
-pub(crate) fn open() -> Result<Arc<dyn driver::Driver>, CudaError> {
-    Err(CudaError::NotBuilt)
 }
 
 /// Puts the code of an artifact on the device.

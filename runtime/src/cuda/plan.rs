@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use super::driver::Pieces;
+use crate::driver::Pieces;
 use crate::manifest::{BufferId, BufferInfo, Specialisation, Storage};
 use crate::program::{Action, Block, LoopAction, Moves, Program, Scan};
 use crate::validate::bytes_of;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::code::Code;
-use super::driver::{Address, Driver, Fill, Owned, Reach, Resource, Result};
 use super::plan::{Op, Work};
+use crate::driver::{Address, Driver, Fill, Owned, Reach, Resource, Result};
 use crate::exec::{Exec, IndexCheck, Kernels};
 use crate::host::Chance;
 use crate::manifest::{BufferInfo, Specialisation, Storage};

@@ -14,7 +14,7 @@ mod x86;
 
 pub use why::{Missing, Why, by_reason};
 
-use crate::cuda::{self, CudaError};
+use crate::driver::{self, CudaError};
 use crate::manifest::TargetInfo;
 
 /// Why the machine cannot run an artifact.
@@ -65,7 +65,7 @@ pub enum TargetError {
 pub fn check(target: &TargetInfo) -> Result<(), TargetError> {
     if target.gpus().is_some() {
         let needed = target.cpu.clone();
-        return cuda::open().map(drop).map_err(|source| TargetError::Gpu { needed, source });
+        return driver::open().map(drop).map_err(|source| TargetError::Gpu { needed, source });
     }
     if !is_this_machine(&target.triple) {
         return Err(TargetError::Machine { needed: target.triple.clone() });

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::cuda::driver::{
+use crate::driver::{
     Address, CudaError, DeviceInfo, Driver, Fill, Handle, Pieces, Reach, Resource, Result, Threads,
 };
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::code::Code;
-use super::driver::{Address, Driver};
 use super::plan::{self, Work};
 use super::runs::{Io, Notes, Runs};
+use crate::driver::{Address, Driver};
 use crate::dtype::DType;
 use crate::gpu::{GpuCode, GpuLaunch, GpuText};
 use crate::host::Chance;

@@ -1,9 +1,12 @@
 //! The calls to a driver of GPUs.
 //!
-//! [`Nvidia`](super::nvidia::Nvidia) calls the real one. Tests use another one, whose device memory
+//! [`Nvidia`](nvidia::Nvidia) calls the real one. Tests use another one, whose device memory
 //! is the host's and whose kernels are closures, so that everything above this trait runs where
 //! there is no GPU. Whatever a driver hands out is given back with [`Driver::release`], which
 //! [`Owned`] does.
+
+#[cfg(feature = "cuda")]
+mod nvidia;
 
 use std::fmt;
 use std::sync::Arc;
@@ -88,7 +91,7 @@ pub(crate) type Result<T> = std::result::Result<T, CudaError>;
 ///
 /// Addresses and handles come from the same driver and are not released yet; memory that is named
 /// in work stays alive until the stream was waited for. That is what makes the functions sound, and
-/// what [`Runs`](super::runs::Runs) sees to.
+/// what [`Runs`](crate::cuda::Runs) sees to.
 pub(crate) trait Driver: Send + Sync {
     fn device(&self) -> &DeviceInfo;
 
@@ -129,6 +132,17 @@ pub(crate) trait Driver: Send + Sync {
     fn record(&self, stream: Handle, event: Handle) -> Result<()>;
     /// Seconds between two events that have happened.
     fn seconds(&self, from: Handle, to: Handle) -> Result<f64>;
+}
+
+/// The driver of this machine's GPU, or why there is none.
+#[cfg(feature = "cuda")]
+pub(crate) fn open() -> Result<Arc<dyn Driver>> {
+    nvidia::open()
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn open() -> Result<Arc<dyn Driver>> {
+    Err(CudaError::NotBuilt)
 }
 
 /// A value to write many times.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
-use super::driver::{
+use super::{
     Address, CudaError, DeviceInfo, Driver, Fill, Handle, Pieces, Reach, Resource, Result, Threads,
 };
 
