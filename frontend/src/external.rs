@@ -18,8 +18,8 @@ use std::rc::Rc;
 use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::TensorProto;
 
-use crate::import::Memory;
-use crate::tensor::{allocated, checked_bytes};
+use crate::memory::Memory;
+use crate::tensor_type::{allocated, checked_bytes};
 
 /// Access to the files that lie beside a model.
 pub(crate) struct External {

@@ -8,8 +8,8 @@ use tract_onnx::pb::TensorProto;
 use tract_onnx::pb::tensor_proto::DataType;
 
 use crate::external::External;
-use crate::import::Memory;
-use crate::tensor::{allocated, checked_bytes, extents, is_external};
+use crate::memory::Memory;
+use crate::tensor_type::{allocated, checked_bytes, extents, is_external};
 
 /// Constants of no more elements are widened.
 const FEW: usize = 1 << 16;

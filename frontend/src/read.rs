@@ -5,7 +5,7 @@ use std::path::Path;
 use prost::Message;
 use tract_onnx::pb::ModelProto;
 
-use crate::import::containers::{self, Containers};
+use crate::containers::{self, Containers};
 use crate::problem::Problem;
 
 /// Protobuf cannot hold more; larger models keep their weights in files of their own.

@@ -10,8 +10,9 @@ use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::SparseTensorProto;
 
 use crate::external::External;
-use crate::import::Memory;
-use crate::tensor::{self, allocated, checked_bytes};
+use crate::memory::Memory;
+use crate::tensor;
+use crate::tensor_type::{allocated, checked_bytes, extents};
 
 pub(crate) fn decode(
     proto: &SparseTensorProto,
@@ -23,7 +24,7 @@ pub(crate) fn decode(
     let indices = proto.indices.as_ref().ok_or_else(|| missing("indices"))?;
     let values = tensor::decode(values, external, memory)?;
     let indices = tensor::decode(indices, external, memory)?;
-    let shape = tensor::extents(&proto.dims)?;
+    let shape = extents(&proto.dims)?;
     memory.take(checked_bytes(values.dtype(), &shape)?)?;
     let places = places(&indices, values.len(), &shape)?;
     let mut dense = allocated(values.dtype(), &shape)?;

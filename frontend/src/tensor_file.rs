@@ -7,7 +7,7 @@ use prost::Message;
 use tract_onnx::pb::TensorProto;
 
 use crate::external::External;
-use crate::import::Memory;
+use crate::memory::Memory;
 use crate::problem::Problem;
 use crate::{read, tensor};
 

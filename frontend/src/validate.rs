@@ -8,9 +8,10 @@ use std::collections::HashSet;
 
 use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto};
 
-use crate::import::{Problems, canonical_domain};
+use crate::opsets::canonical_domain;
 use crate::order::subgraphs;
 use crate::problem::{Problem, shortened};
+use crate::problems::Problems;
 
 pub(crate) fn model(model: &ModelProto) -> Vec<Problem> {
     let Some(graph) = &model.graph else {

@@ -11,11 +11,11 @@ use ansc_runtime::DType;
 use serde::Serialize;
 use tract_onnx::pb::{GraphProto, ModelProto, ValueInfoProto};
 
-use super::inputs::{Dim, Kind, declaration, required};
-use super::{ImportError, ImportOptions};
-use crate::problem::Problem;
+use crate::opsets::opsets;
+use crate::problem::{ImportError, Problem};
 use crate::read::{self, Model};
-use crate::tensor::{checked_bytes, dtype};
+use crate::tensor_type::{checked_bytes, dtype};
+use crate::walk::{Dim, ImportOptions, Kind, declaration, dim, required};
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Declared {
@@ -62,7 +62,7 @@ impl DeclaredPort {
             Kind::Optional => Some("optional"),
             Kind::OptionalSequence => Some("optional sequence"),
         };
-        let dims = tensor.shape.as_ref().map(|s| s.dim.iter().map(super::inputs::dim).collect());
+        let dims = tensor.shape.as_ref().map(|s| s.dim.iter().map(dim).collect());
         let shape = dims.and_then(Result::ok);
         DeclaredPort { kind, dtype: dtype(tensor.elem_type).ok(), shape, ..unknown() }
     }
@@ -102,7 +102,7 @@ pub(super) fn of(model: &Model) -> Result<Declared, Problem> {
     let required = required(proto, &ImportOptions::default());
     Ok(Declared {
         producer: format!("{} {}", proto.producer_name, proto.producer_version).trim().into(),
-        opsets: (*super::build::opsets(&proto.opset_import)).clone(),
+        opsets: (*opsets(&proto.opset_import)).clone(),
         nodes: graph.node.len(),
         weights: graph.initializer.len(),
         weight_bytes: weight_bytes(graph),

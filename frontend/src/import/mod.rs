@@ -1,61 +1,27 @@
 //! ONNX model to graph.
 //!
 //! In: a file, and what the user fixed for this compilation. Out: a graph with static shapes, whose
-//! constants are folded as far as shapes depend on them, or all problems at once. After a node that
-//! cannot be imported its outputs are *poisoned*: nodes that read them are skipped without
-//! a word, so that only root causes are reported.
+//! constants are folded as far as shapes depend on them, or all problems at once.
 
-mod attributes;
-mod build;
-mod constants;
-pub(crate) mod containers;
-mod context;
-mod counts;
-mod cut;
-mod data;
-mod deciding;
 mod declared;
-mod dim_text;
-mod fold;
-mod function;
-mod inputs;
-mod memory;
-mod options;
-mod problems;
 mod report;
-mod scope;
-mod subgraph;
 #[cfg(test)]
 mod tests;
-mod unfold;
-mod unsupported;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::OnceLock;
 
 use ansc_graph::Graph;
 use ansc_runtime::Quantization;
-use build::{Functions, functions};
-pub(crate) use build::{Importer, canonical_domain, versions};
-pub(crate) use context::NodeCtx;
-pub use declared::{Declared, DeclaredPort, declared};
-pub use inputs::Dim;
-pub(crate) use inputs::MAX_ELEMENTS;
-pub(crate) use memory::Memory;
-pub use options::ImportOptions;
-pub(crate) use problems::Problems;
-pub use report::{OperatorCount, Report};
-pub(crate) use scope::Binding;
-pub(crate) use subgraph::{Body, nameless};
 
-use constants::Shared;
-use containers::Containers;
-use counts::Counts;
-use fold::{Budget, Decisions};
-
+use crate::containers::Containers;
 pub use crate::problem::{ImportError, Problem};
 use crate::read::Model;
-use crate::{qdq, read, validate};
+use crate::walk::{Budget, Counts, Decisions, Importer, Origin};
+pub use crate::walk::{Dim, ImportOptions};
+use crate::{ops, qdq, read, validate};
+pub use declared::{Declared, DeclaredPort, declared};
+pub use report::{OperatorCount, Report};
 
 /// Imports the model in a file.
 pub fn load(path: impl AsRef<Path>, options: &ImportOptions) -> Result<Graph, ImportError> {
@@ -77,10 +43,7 @@ pub fn from_bytes(
 /// share them.
 pub struct Source {
     file: String,
-    model: Model,
-    functions: Functions,
-    directory: Option<PathBuf>,
-    shared: Arc<Shared>,
+    origin: Origin,
 }
 
 /// How much is evaluated while a model is imported, of what is constant then.
@@ -114,20 +77,14 @@ impl Source {
     ) -> Result<Source, ImportError> {
         match model.and_then(|model| importable(model, directory, quantization)) {
             Err(problems) => Err(ImportError { file, problems }),
-            Ok(model) => Ok(Source {
-                file,
-                functions: functions(&model.proto),
-                model,
-                directory: directory.map(Path::to_owned),
-                shared: Arc::default(),
-            }),
+            Ok(model) => Ok(Source { file, origin: Origin::new(model, directory, ops::lookup) }),
         }
     }
 
     /// All that the file says about the model.
     pub fn declared(&self) -> Result<Declared, ImportError> {
         let failed = |problem| ImportError { file: self.file.clone(), problems: vec![problem] };
-        declared::of(&self.model).map_err(failed)
+        declared::of(&self.origin.model).map_err(failed)
     }
 
     /// The graph for the shapes that the options give. Which nodes compute with integers of 8 bits
@@ -172,7 +129,7 @@ impl Source {
         budget: Budget,
         counts: Option<Counts>,
     ) -> Result<(Graph, Decisions), ImportError> {
-        let done = Importer::new(self, budget, counts).run(&self.model, options);
+        let done = Importer::new(&self.origin, budget, counts).run(&self.origin.model, options);
         done.map_err(|problems| ImportError { file: self.file.clone(), problems })
     }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tract_onnx::pb::{ModelProto, NodeProto};
 
-use super::build::{canonical_domain, functions, opsets};
 use crate::ops;
+use crate::opsets::{canonical_domain, opsets};
 use crate::order::subgraphs;
 use crate::problem::Problem;
+use crate::walk::functions;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {

@@ -1,5 +1,7 @@
 //! Small models from memory, end to end.
 
+use std::sync::Arc;
+
 use ansc_graph::{Graph, NodeId, Op, interp};
 use ansc_runtime::host::HostOp;
 use ansc_runtime::{DType, Tensor};

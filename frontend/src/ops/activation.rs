@@ -4,8 +4,8 @@ use ansc_graph::{Expr, UnOp, ValueId};
 use ansc_runtime::DType;
 
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Activation {

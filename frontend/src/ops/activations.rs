@@ -4,8 +4,8 @@ use ansc_graph::ops::activation::{self, Activation};
 use ansc_graph::{BinOp, ValueId};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Relu", 1, relu),

@@ -3,9 +3,9 @@
 use ansc_graph::{Scalar, ValueId};
 use ansc_runtime::DType;
 
-use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::tensor;
+use crate::tensor_type;
+use crate::walk::NodeCtx;
 
 /// A list of extents (or other counts), none of them negative.
 pub(super) fn extents(
@@ -43,7 +43,7 @@ pub(super) fn only_int(ctx: &NodeCtx<'_>, input: usize, what: &str) -> Result<i6
 /// The element type that an attribute tells.
 pub(super) fn onnx_type(ctx: &NodeCtx<'_>, code: i64) -> Result<DType, Problem> {
     let code = i32::try_from(code).map_err(|_| ctx.problem("its dtype is not known"))?;
-    tensor::dtype(code).map_err(|e| ctx.problem(e))
+    tensor_type::dtype(code).map_err(|e| ctx.problem(e))
 }
 
 /// Refuses a value whose size only the data decides, for operators that read nothing but the size.

@@ -10,8 +10,8 @@ use super::OpEntry;
 use super::attention_core::{Heads, Mask, Scoring, attend};
 use super::compose::One;
 use super::rotary::{merge_heads, split_heads};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Attention", 23, attention)];
 

@@ -13,8 +13,8 @@ use ansc_runtime::DType;
 
 use super::compose::One;
 use super::gemm::scaled;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// Queries `[n, h, s, d]`, keys `[n, g, t, d]`, values `[n, g, t, e]`, where `g` divides `h`.
 pub(crate) struct Heads {

@@ -6,8 +6,8 @@ use ansc_graph::{BinOp, Expr, UnOp, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("BatchNormalization", 1, batch_norm)];
 

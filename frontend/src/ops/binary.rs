@@ -6,8 +6,8 @@ use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::broadcast::{align, operands};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Add", 1, |ctx| number(ctx, BinOp::Add)),

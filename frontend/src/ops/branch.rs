@@ -6,8 +6,8 @@ use ansc_runtime::DType;
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::{Binding, Body, NodeCtx, nameless};
 use crate::problem::Problem;
+use crate::walk::{Binding, Body, NodeCtx, nameless};
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::any("If", 1, branch)];
 

@@ -8,8 +8,8 @@
 use ansc_graph::ValueId;
 use ansc_graph::ops::shape;
 
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// The two operands, ready for broadcasting by numpy's rules.
 pub(super) fn operands(ctx: &mut NodeCtx<'_>) -> Result<(ValueId, ValueId), Problem> {

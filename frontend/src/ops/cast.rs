@@ -7,9 +7,9 @@ use ansc_runtime::DType;
 use ansc_runtime::host::HostOp;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::{nibbles, tensor};
+use crate::walk::NodeCtx;
+use crate::{nibbles, tensor_type};
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("BitCast", 26, bit_cast),
@@ -23,7 +23,7 @@ fn number(ctx: &NodeCtx<'_>) -> Result<i32, Problem> {
 }
 
 fn target(ctx: &NodeCtx<'_>) -> Result<DType, Problem> {
-    tensor::dtype(number(ctx)?).map_err(|reason| ctx.problem(reason))
+    tensor_type::dtype(number(ctx)?).map_err(|reason| ctx.problem(reason))
 }
 
 fn cast(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {

@@ -13,8 +13,8 @@ use ansc_graph::ops::slice;
 
 use super::OpEntry;
 use super::conv::add_bias;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("CausalConvWithState", 27, causal_conv)];
 

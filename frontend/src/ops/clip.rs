@@ -5,8 +5,8 @@ use ansc_graph::{BinOp, Scalar, ValueId};
 use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Clip", 1, clip)];
 

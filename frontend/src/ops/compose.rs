@@ -6,8 +6,8 @@ use ansc_graph::ops::{concat, map, matmul, pad, shape};
 use ansc_graph::{BinOp, Expr, TensorType, ValueId};
 use ansc_runtime::DType;
 
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// Result of an importer's step.
 pub(crate) type One = Result<ValueId, Problem>;

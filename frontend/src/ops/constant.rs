@@ -4,8 +4,8 @@ use ansc_graph::ValueId;
 use ansc_runtime::Tensor;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Constant", 1, constant)];
 

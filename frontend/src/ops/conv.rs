@@ -9,8 +9,8 @@ use super::activation::Activation;
 use super::compose::One;
 use super::conv_integer;
 use super::window::{WindowAttrs, spatial};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Conv", 1, |ctx| Ok(vec![biased(ctx)?])),

@@ -17,8 +17,8 @@ use super::integer::{
     Operand, centred, corrected, dequantised, flat, integer_bias, moved, requantized, scaled,
     sum_keeping,
 };
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("ConvInteger", 10, conv_integer),

@@ -8,8 +8,8 @@ use super::compose::One;
 use super::conv::add_bias;
 use super::window::{per_axis, spatial};
 use super::{OpEntry, conv_transpose_integer};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("ConvTranspose", 1, conv_transpose)];
 

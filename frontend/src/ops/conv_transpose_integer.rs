@@ -18,8 +18,8 @@ use super::compose::One;
 use super::conv_integer::{padded, scaled_and_biased, signed};
 use super::conv_transpose::in_order;
 use super::integer::{Operand, corrected, dequantised, moved, sum_keeping};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// The transposed convolution of what two `DequantizeLinear` give, and its bias, if integers can
 /// make it.

@@ -4,8 +4,8 @@ use ansc_graph::ops::cumulative::{Cumulative, in_steps, steps};
 use ansc_graph::{BinOp, ValueId};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("CumSum", 11, |ctx| accumulated(ctx, BinOp::Add)),

@@ -5,8 +5,8 @@ use ansc_graph::ops::deform_conv::deformed_samples;
 
 use super::OpEntry;
 use super::conv::{add_bias, conv_attrs};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("DeformConv", 19, deform_conv)];
 

@@ -5,8 +5,8 @@ use ansc_graph::{Scalar, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Dropout", 1, dropout)];
 

@@ -12,8 +12,8 @@ use ansc_graph::{TensorType, ValueId};
 
 use super::OpEntry;
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Einsum", 12, import)];
 

@@ -11,8 +11,8 @@ use super::OpEntry;
 use super::compose::One;
 use super::indices::checked;
 use super::quantize::dequantized;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::microsoft("EmbedLayerNormalization", |ctx| embed(ctx, Form::Floats)),

@@ -6,8 +6,8 @@ use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
 use super::args::{check_static, extent, extents, only_element, onnx_type};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Shape", 1, shape),

@@ -6,8 +6,8 @@ use ansc_graph::ops::{gather, slice};
 use super::OpEntry;
 use super::args::extent;
 use super::indices::taken;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Gather", 1, gather),

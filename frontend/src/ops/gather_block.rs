@@ -14,8 +14,8 @@ use ansc_runtime::DType;
 use super::OpEntry;
 use super::compose::One;
 use super::indices::checked;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::microsoft("GatherBlockQuantized", import)];
 

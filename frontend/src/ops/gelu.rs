@@ -5,8 +5,8 @@ use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::microsoft("Gelu", |ctx| biased(ctx, exact)),

@@ -6,8 +6,8 @@ use super::OpEntry;
 use super::activation::Activation;
 use super::compose::One;
 use super::matmul_integer;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("MatMul", 1, matmul),

@@ -15,8 +15,8 @@ use ansc_graph::ops::{fill, map};
 use ansc_graph::{BinOp, NodeId, Op, Scalar, ValueId};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::training("Gradient", gradient)];
 

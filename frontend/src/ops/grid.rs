@@ -5,8 +5,8 @@ use ansc_graph::ops::grid::{self, GridAttrs, GridMode, GridPadding};
 
 use super::OpEntry;
 use super::args::extents;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] =
     &[OpEntry::onnx("GridSample", 16, grid_sample), OpEntry::onnx("AffineGrid", 20, affine_grid)];

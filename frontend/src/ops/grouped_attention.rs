@@ -10,8 +10,8 @@ use super::attention_core::{Heads, Mask, Scoring, attend};
 use super::compose::One;
 use super::ms_attention::parts;
 use super::rotary::{merge_heads, split_heads, turned};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::microsoft("GroupQueryAttention", import)];
 

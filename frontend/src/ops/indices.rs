@@ -9,8 +9,8 @@ use ansc_graph::{Expr, Graph, Kind, Op, ValueId};
 use ansc_runtime::Tensor;
 use ansc_runtime::host::{self, HostError, HostOp};
 
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// Adds `op`, whose operands are data and indices of axes of `extents` elements; several extents
 /// are those of the axes that the last axis of the indices holds an index of each for.

@@ -11,8 +11,8 @@ use ansc_graph::{BinOp, ComputeOp, Expr, Scalar, TensorType, ValueId};
 use ansc_runtime::{DType, Tensor};
 
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// `x` widened to `i32` and summed over all but the axes `kept`, which stand alone in the result.
 pub(crate) fn sum_keeping(ctx: &mut NodeCtx<'_>, x: ValueId, kept: &[usize]) -> One {

@@ -5,8 +5,8 @@ use ansc_graph::{TensorType, ValueId};
 
 use super::OpEntry;
 use super::args::{extent, extents};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] =
     &[OpEntry::onnx("Concat", 1, concat), OpEntry::onnx("Split", 1, split)];

@@ -13,8 +13,8 @@ use ansc_runtime::{DType, Tensor};
 use super::OpEntry;
 use super::compose::One;
 use super::gemm::scaled;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("LinearAttention", 27, linear_attention)];
 

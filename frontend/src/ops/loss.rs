@@ -4,8 +4,8 @@ use ansc_graph::ValueId;
 use ansc_graph::ops::loss::{Loss, LossReduction, negative_log_likelihood, softmax_cross_entropy};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("NegativeLogLikelihoodLoss", 12, |ctx| import(ctx, false)),

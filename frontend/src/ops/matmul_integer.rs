@@ -8,8 +8,8 @@ use super::compose::One;
 use super::integer::{
     as_multiplied, corrected, dequantised, flat, integer_bias, requantized, scaled, sum_keeping,
 };
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("MatMulInteger", 10, matmul_integer),

@@ -8,8 +8,8 @@ use ansc_graph::ops::matmul_nbits::{Packed, matmul_nbits, rounded};
 use ansc_runtime::DType;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::microsoft("MatMulNBits", import)];
 

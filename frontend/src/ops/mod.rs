@@ -1,8 +1,8 @@
 //! Importers of operators, one file per family.
 //!
-//! An importer sees one ONNX node through [`NodeCtx`], resolves attributes, opset differences
-//! and optional inputs, and adds what the node means to the graph. The meaning itself, a tensor
-//! expression, is made by the constructors of `ansc_graph::ops`.
+//! An importer sees one ONNX node through [`NodeCtx`](crate::walk::NodeCtx), resolves attributes,
+//! opset differences and optional inputs, and adds what the node means to the graph. The meaning
+//! itself, a tensor expression, is made by the constructors of `ansc_graph::ops`.
 
 mod activation;
 mod activations;
@@ -78,45 +78,9 @@ mod window_function;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use ansc_graph::ValueId;
 use serde::Serialize;
 
-use crate::import::{Binding, NodeCtx};
-use crate::problem::Problem;
-
-/// One ONNX operator.
-pub(crate) struct OpEntry {
-    /// "" for ONNX's own, "com.microsoft", or "ai.onnx.preview.training".
-    pub(crate) domain: &'static str,
-    pub(crate) name: &'static str,
-    /// The first opset version whose semantics are supported.
-    pub(crate) since: i64,
-    pub(crate) import: Import,
-}
-
-/// Gives one value per output that the node declares; trailing ones may be left out.
-pub(crate) type ImportFn = fn(&mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem>;
-
-/// The same for operators that take or give sequences and optional values.
-pub(crate) type BindingFn = fn(&mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem>;
-
-#[derive(Clone, Copy)]
-pub(crate) enum Import {
-    Tensors(ImportFn),
-    Any(BindingFn),
-}
-
-impl Import {
-    pub(crate) fn run(self, ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
-        match self {
-            Import::Tensors(import) => {
-                ctx.no_sequences()?;
-                Ok(import(ctx)?.into_iter().map(Binding::Value).collect())
-            }
-            Import::Any(import) => import(ctx),
-        }
-    }
-}
+use crate::walk::OpEntry;
 
 /// Every family; a new one is a module above and a row here.
 #[rustfmt::skip]
@@ -181,29 +145,6 @@ const FAMILIES: &[&[OpEntry]] = &[
     variadic::OPS,
     window_function::OPS,
 ];
-
-impl OpEntry {
-    /// An operator of ONNX's own domain.
-    pub(crate) const fn onnx(name: &'static str, since: i64, import: ImportFn) -> OpEntry {
-        OpEntry { domain: "", name, since, import: Import::Tensors(import) }
-    }
-
-    /// One of ONNX's own domain that takes or gives more than tensors.
-    pub(crate) const fn any(name: &'static str, since: i64, import: BindingFn) -> OpEntry {
-        OpEntry { domain: "", name, since, import: Import::Any(import) }
-    }
-
-    /// An operator of the domain of ONNX Runtime's own operators.
-    pub(crate) const fn microsoft(name: &'static str, import: ImportFn) -> OpEntry {
-        OpEntry { domain: "com.microsoft", name, since: 1, import: Import::Tensors(import) }
-    }
-
-    /// An operator of ONNX's domain for training.
-    pub(crate) const fn training(name: &'static str, import: ImportFn) -> OpEntry {
-        let domain = "ai.onnx.preview.training";
-        OpEntry { domain, name, since: 1, import: Import::Tensors(import) }
-    }
-}
 
 type Table = BTreeMap<(&'static str, &'static str), &'static OpEntry>;
 

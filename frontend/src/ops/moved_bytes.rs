@@ -15,8 +15,8 @@ use ansc_graph::{ComputeOp, Expr, ValueId};
 use ansc_runtime::DType;
 
 use super::integer::dequantised;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// `x` in steps of `scale` around `zero` as `to`; nothing if it is no such value.
 pub(super) fn of_moved(

@@ -15,8 +15,8 @@ use super::attention_core::{Heads, Mask, Scoring, attend};
 use super::compose::One;
 use super::matmul_integer::{plain_zero, to_float};
 use super::rotary::{merge_heads, split_heads};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::microsoft("Attention", attention),

@@ -7,9 +7,9 @@ use ansc_runtime::DType;
 
 use super::OpEntry;
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::tensor;
+use crate::tensor_type;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("InstanceNormalization", 6, instance_norm),
@@ -47,7 +47,7 @@ fn grouped(ctx: &mut NodeCtx<'_>, groups: usize) -> Result<Vec<ValueId>, Problem
 fn stash_type(ctx: &NodeCtx<'_>) -> Result<DType, Problem> {
     let code = ctx.int("stash_type", 1);
     let code = i32::try_from(code).map_err(|_| ctx.problem(format!("its stash_type is {code}")))?;
-    tensor::dtype(code).map_err(|reason| ctx.problem(reason))
+    tensor_type::dtype(code).map_err(|reason| ctx.problem(reason))
 }
 
 /// The attribute `axis` of input `x`.

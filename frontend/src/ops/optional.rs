@@ -6,8 +6,8 @@
 use ansc_runtime::Tensor;
 
 use super::OpEntry;
-use crate::import::{Binding, NodeCtx};
 use crate::problem::Problem;
+use crate::walk::{Binding, NodeCtx};
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::any("Identity", 1, element),

@@ -5,8 +5,8 @@ use ansc_graph::{Scalar, TensorType, ValueId};
 
 use super::OpEntry;
 use super::args::extents;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] =
     &[OpEntry::onnx("Pad", 1, pad), OpEntry::onnx("CenterCropPad", 18, center_crop_pad)];

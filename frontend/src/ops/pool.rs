@@ -6,8 +6,8 @@ use ansc_graph::ops::pool::{self, GlobalPool};
 
 use super::OpEntry;
 use super::window::{WindowAttrs, spatial};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("MaxPool", 1, max_pool),

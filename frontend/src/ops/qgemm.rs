@@ -9,8 +9,8 @@ use super::gemm;
 use super::integer::scaled as as_float;
 use super::integer::{flat, requantized};
 use super::matmul_integer::product;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::microsoft("QGemm", qgemm)];
 

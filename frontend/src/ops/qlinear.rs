@@ -13,8 +13,8 @@ use super::OpEntry;
 use super::compose::One;
 use super::pool::average;
 use super::quantize::{dequantized, quantized};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::microsoft("QLinearAdd", |ctx| binary(ctx, BinOp::Add)),

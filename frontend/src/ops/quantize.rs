@@ -8,9 +8,9 @@ use ansc_runtime::DType;
 use super::OpEntry;
 use super::compose::One;
 use super::{moved_bytes, requantize};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::{nibbles, tensor};
+use crate::walk::NodeCtx;
+use crate::{nibbles, tensor_type};
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("QuantizeLinear", 10, |ctx| import(ctx, Direction::Quantize)),
@@ -130,7 +130,7 @@ fn result_type(ctx: &NodeCtx<'_>, direction: Direction, scale: ValueId) -> Resul
         0 => None,
         code => {
             let code = i32::try_from(code).unwrap_or(i32::MAX);
-            let dtype = nibbles::wide(code).map_or_else(|| tensor::dtype(code), Ok);
+            let dtype = nibbles::wide(code).map_or_else(|| tensor_type::dtype(code), Ok);
             Some(dtype.map_err(|reason| ctx.problem(reason))?)
         }
     };

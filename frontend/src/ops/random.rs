@@ -7,8 +7,8 @@ use ansc_runtime::host::HostOp;
 
 use super::OpEntry;
 use super::args::{check_static, extent, extents, onnx_type};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Bernoulli", 15, bernoulli),

@@ -6,8 +6,8 @@ use ansc_graph::{TensorType, ValueId};
 
 use super::OpEntry;
 use super::args::{extent, extents, only_int};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("DepthToSpace", 1, depth_to_space),

@@ -5,8 +5,8 @@ use ansc_graph::ops::arg_extreme::{ArgExtreme, arg_extreme};
 use ansc_graph::ops::reduce::{Reduction, reduce};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("ReduceSum", 1, |ctx| reduction(ctx, Reduction::Sum)),

@@ -6,8 +6,8 @@ use ansc_graph::{TensorType, ValueId};
 
 use super::OpEntry;
 use super::args::extents;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] =
     &[OpEntry::onnx("Expand", 8, expand), OpEntry::onnx("Tile", 6, tile)];

@@ -8,8 +8,8 @@ use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::{Binding, Body, NodeCtx};
 use crate::problem::Problem;
+use crate::walk::{Binding, Body, NodeCtx};
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::any("Loop", 1, repetition)];
 

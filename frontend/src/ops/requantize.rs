@@ -15,8 +15,8 @@ use ansc_graph::{BinOp, Expr, TensorType, ValueId};
 use ansc_runtime::DType;
 
 use super::integer::scaled_op;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// `x` in steps of `scale` around `zero` (scalars) as `to`; nothing if it is no such value.
 pub(super) fn of_sum(

@@ -7,8 +7,8 @@ use ansc_graph::{TensorType, ValueId};
 
 use super::OpEntry;
 use super::args::extents;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Reshape", 1, reshape),

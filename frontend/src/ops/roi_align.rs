@@ -7,8 +7,8 @@ use ansc_graph::ops::shape::transpose;
 
 use super::OpEntry;
 use super::indices::checked;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("RoiAlign", 10, import)];
 

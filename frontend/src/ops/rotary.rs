@@ -6,8 +6,8 @@ use ansc_graph::ops::rotary::{Rotary, rotary};
 
 use super::OpEntry;
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("RotaryEmbedding", 23, |ctx| {

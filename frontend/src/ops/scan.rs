@@ -10,8 +10,8 @@ use ansc_runtime::{DType, Tensor};
 use tract_onnx::pb::GraphProto;
 
 use super::OpEntry;
-use crate::import::{NodeCtx, nameless};
 use crate::problem::Problem;
+use crate::walk::{NodeCtx, nameless};
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Scan", 8, scan)];
 

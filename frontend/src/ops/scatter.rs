@@ -10,8 +10,8 @@ use super::args::{check_static, extents};
 use super::indices::checked_if_known;
 use super::pad::padded;
 use super::reshape::reshaped;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Scatter", 9, elements),

@@ -9,8 +9,8 @@ use ansc_runtime::{DType, Tensor};
 use super::OpEntry;
 use super::args::{extent, only_element, only_int};
 use super::reshape::reshaped;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("TopK", 1, top_k),

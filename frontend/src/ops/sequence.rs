@@ -15,8 +15,8 @@ use ansc_runtime::Tensor;
 use super::OpEntry;
 use super::args::{extent, extents, only_int};
 use super::join::parts_of;
-use crate::import::{Binding, MAX_ELEMENTS, NodeCtx};
 use crate::problem::Problem;
+use crate::walk::{Binding, MAX_ELEMENTS, NodeCtx};
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::any("SequenceEmpty", 11, |_| Ok(vec![sequence([])])),

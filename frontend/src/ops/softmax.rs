@@ -6,8 +6,8 @@ use ansc_graph::ops::softmax::{hardmax, log_softmax, softmax};
 use ansc_graph::{ComputeOp, TensorType, ValueId};
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Softmax", 1, |ctx| normalised(ctx, softmax)),

@@ -14,8 +14,8 @@ use ansc_graph::ops::{frame, slice};
 use super::OpEntry;
 use super::args::{extent, only_int};
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] =
     &[OpEntry::onnx("DFT", 17, dft), OpEntry::onnx("STFT", 17, stft)];

@@ -6,8 +6,8 @@ use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
 use super::args::extents;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("TfIdfVectorizer", 9, tfidf)];
 

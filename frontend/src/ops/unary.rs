@@ -5,8 +5,8 @@ use ansc_graph::{BinOp, Expr, UnOp, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Abs", 1, |ctx| number(ctx, UnOp::Abs)),

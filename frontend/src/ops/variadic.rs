@@ -5,8 +5,8 @@ use ansc_graph::{BinOp, ValueId};
 use ansc_runtime::DType;
 
 use super::OpEntry;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("Max", 1, |ctx| combined(ctx, BinOp::Max)),

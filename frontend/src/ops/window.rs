@@ -2,8 +2,8 @@
 
 use ansc_graph::op::{Channels, ConvAttrs, PoolAttrs, PoolMode};
 
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// Resolved attributes, one entry per spatial axis.
 pub(crate) struct WindowAttrs {

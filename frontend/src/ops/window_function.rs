@@ -8,9 +8,9 @@ use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
 use super::args::{extent, only_element, only_int};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
-use crate::tensor;
+use crate::tensor_type;
+use crate::walk::NodeCtx;
 
 pub(crate) const OPS: &[OpEntry] = &[
     OpEntry::onnx("BlackmanWindow", 17, |ctx| window(ctx, [0.42, -0.5, 0.08])),
@@ -40,7 +40,7 @@ fn window(ctx: &mut NodeCtx<'_>, c: [f64; 3]) -> Result<Vec<ValueId>, Problem> {
 fn table(ctx: &mut NodeCtx<'_>, shape: &[usize], values: &[f64]) -> Result<Vec<ValueId>, Problem> {
     let code = ctx.int("output_datatype", 1);
     let dtype = i32::try_from(code).map_err(|_| format!("element type {code} is unknown"));
-    let dtype = dtype.and_then(tensor::dtype).map_err(|e| ctx.problem(e))?;
+    let dtype = dtype.and_then(tensor_type::dtype).map_err(|e| ctx.problem(e))?;
     Ok(vec![ctx.numbers(shape, values, dtype)?])
 }
 

@@ -8,10 +8,12 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
 use crate::external::External;
-use crate::import::{Memory, canonical_domain, versions};
+use crate::memory::Memory;
+use crate::opsets::{canonical_domain, versions};
 use crate::order::{definitions, subgraphs};
 use crate::problem::Problem;
 use crate::read::Model;
+use crate::tensor_type::{dtype, extents, is_external};
 use crate::{nibbles, tensor};
 
 /// The first version whose scales may lie along an axis.
@@ -78,13 +80,13 @@ impl Draft {
     }
 
     pub(super) fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        tensor::extents(&self.constant_proto(name)?.dims).ok()
+        extents(&self.constant_proto(name)?.dims).ok()
     }
 
     /// The value of a constant of `f32`; none if it is no such.
     pub(super) fn floats(&self, name: &str) -> Result<Option<Tensor>, Problem> {
         let Some(proto) = self.constant_proto(name) else { return Ok(None) };
-        if tensor::dtype(proto.data_type) != Ok(DType::F32) {
+        if dtype(proto.data_type) != Ok(DType::F32) {
             return Ok(None);
         }
         let decoded = tensor::decode(proto, &self.external, &self.memory);
@@ -135,7 +137,7 @@ impl Draft {
         collect(&mut graph, &mut tensors);
         functions.iter_mut().flat_map(|f| &mut f.node).for_each(|n| within(n, &mut tensors));
         for proto in tensors {
-            if !tensor::is_external(proto) {
+            if !is_external(proto) {
                 continue;
             }
             let problem =

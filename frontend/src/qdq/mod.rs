@@ -27,8 +27,7 @@ use prost::Message;
 use tract_onnx::pb::ModelProto;
 
 use crate::external::External;
-use crate::import::ImportError;
-use crate::problem::Problem;
+use crate::problem::{ImportError, Problem};
 use crate::read::{self, Model};
 use draft::Draft;
 

@@ -18,7 +18,7 @@ use super::integers;
 use super::pairs::{dequantise, pair};
 use super::survey::{Candidate, Survey, key};
 use crate::problem::Problem;
-use crate::tensor;
+use crate::tensor_type::onnx_type;
 
 /// The kind of operands that a product reads while a switch is on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -132,7 +132,7 @@ impl Place<'_> {
     fn cast(&mut self, from: &str, to: DType) -> String {
         let result = self.draft.fresh(&format!("{from}_{to}"));
         let mut cast = node("Cast", String::new(), &[from], &result);
-        cast.attribute.push(int_attribute("to", tensor::onnx_type(to).into()));
+        cast.attribute.push(int_attribute("to", onnx_type(to).into()));
         self.nodes.push(cast);
         result
     }

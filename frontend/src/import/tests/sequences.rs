@@ -1,8 +1,8 @@
 //! Sequences and optional values, which are gone after the import.
 
-use super::containers::{Info, Of, Type};
 use super::control::{attribute, body, with};
 use super::*;
+use crate::containers::{self, Info, Of, Type};
 
 fn positions(name: &str, value: i64) -> TensorProto {
     TensorProto {

@@ -4,8 +4,8 @@ use ansc_graph::ops::activation::{Activation, apply};
 use ansc_graph::{Expr, Scalar, UnOp};
 use ansc_runtime::DType;
 
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Function {

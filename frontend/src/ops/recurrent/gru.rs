@@ -10,9 +10,9 @@ use ansc_graph::{Expr, ValueId};
 use super::activation::{Function, functions};
 use super::layer::{Layer, narrow, part};
 use super::{Cell, Step};
-use crate::import::NodeCtx;
 use crate::ops::compose::One;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 struct Gru {
     functions: Vec<Vec<Function>>,

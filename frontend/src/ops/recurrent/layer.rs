@@ -6,10 +6,10 @@ use ansc_graph::{Expr, Scalar, ValueId};
 use ansc_runtime::DType;
 
 use super::Cell;
-use crate::import::NodeCtx;
 use crate::ops::compose::One;
 use crate::ops::matmul_integer::dynamic_product;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 /// The first input of a quantised operator that describes quantisation.
 const QUANTISED: usize = 8;

@@ -9,8 +9,8 @@ use ansc_graph::{Expr, ValueId};
 use super::activation::{Function, functions};
 use super::layer::{Layer, expect, part};
 use super::{Cell, Step};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 struct Lstm {
     functions: Vec<Vec<Function>>,

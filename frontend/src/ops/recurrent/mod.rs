@@ -24,8 +24,8 @@ use ansc_runtime::{DType, Tensor};
 
 use super::OpEntry;
 use super::compose::One;
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 use layer::Layer;
 
 pub(crate) const OPS: &[OpEntry] = &[

@@ -6,8 +6,8 @@ use ansc_graph::ops::recurrent::Cell as Gates;
 use super::activation::{Function, functions};
 use super::layer::Layer;
 use super::{Cell, Step};
-use crate::import::NodeCtx;
 use crate::problem::Problem;
+use crate::walk::NodeCtx;
 
 struct Rnn {
     functions: Vec<Vec<Function>>,

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use tract_onnx::pb::{FunctionProto, NodeProto};
 
 use super::attributes::Attributes;
-use super::build::{Importer, MAX_DEPTH, versions};
+use super::build::{Importer, MAX_DEPTH};
 use super::scope::{Binding, Scope, lookup};
+use crate::opsets::versions;
 use crate::order::{self, Cycle};
 use crate::problem::Problem;
 

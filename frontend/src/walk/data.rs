@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tract_onnx::pb::NodeProto;
 
-use super::build::canonical_domain;
+use crate::opsets::canonical_domain;
 
 /// Values of the model's own graph, those of bodies and functions left out.
 #[derive(Default)]

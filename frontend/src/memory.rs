@@ -1,6 +1,6 @@
 //! How much memory an import may take: in proportion to the files that it reads.
 //!
-//! A constant of the file is decoded once ([`super::constants`]), but what an import makes of it is
+//! A constant of the file is decoded once (`walk::constants`), but what an import makes of it is
 //! not bounded by the file: constants are folded, bodies are copied. All of that is counted here
 //! before it is allocated.
 
@@ -12,7 +12,7 @@ const BASE: u64 = 1 << 30;
 /// times its size in memory, and a constant may be folded into another one a few times.
 const PER_BYTE: u64 = 16;
 /// The bytes that a node of the graph takes, roughly and without its names.
-pub(super) const NODE: usize = 512;
+pub(crate) const NODE: usize = 512;
 
 pub(crate) struct Memory {
     used: Cell<u64>,
@@ -33,7 +33,7 @@ impl Memory {
     }
 
     /// Whether half of what is left would hold `bytes`: for what may as well be left undone.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         (bytes as u64) <= (self.limit.get() - self.used.get()) / 2
     }
 

@@ -5,10 +5,12 @@
 //! into it. A name that a body does not define belongs to the graph around it: constants are copied
 //! in, everything else becomes a trailing input of the body, a *capture*.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ansc_graph::{Graph, NodeId, ValueId};
+
+use crate::opsets::Opsets;
 
 /// The value that a name stands for, if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,9 +34,6 @@ impl Binding {
         }
     }
 }
-
-/// Opset version by domain; the default domain is "".
-pub(crate) type Opsets = Arc<BTreeMap<String, i64>>;
 
 pub(crate) struct Scope {
     pub(crate) names: HashMap<String, Binding>,

@@ -20,11 +20,12 @@ use serde::{Serialize, Serializer};
 use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
 use tract_onnx::pb::{ModelProto, ValueInfoProto, type_proto};
 
-use super::containers::{Containers, Of, Type};
+use super::dim_text;
+use super::options::ImportOptions;
 use super::scope::element_name;
-use super::{ImportOptions, dim_text};
+use crate::containers::{Containers, Of, Type};
 use crate::problem::Problem;
-use crate::tensor::{checked_bytes, dtype};
+use crate::tensor_type::{checked_bytes, dtype};
 
 /// A dimension as the model declares it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -279,7 +280,7 @@ fn declared(tensor: &type_proto::Tensor) -> Result<(DType, Option<Vec<Dim>>), St
     Ok((dtype, dims))
 }
 
-pub(super) fn dim(proto: &Dimension) -> Result<Dim, String> {
+pub(crate) fn dim(proto: &Dimension) -> Result<Dim, String> {
     match &proto.value {
         Some(dimension::Value::DimValue(-1)) | None => Ok(Dim::Unknown),
         // Exporters write "?" for each dimension that they do not know.

@@ -32,7 +32,7 @@ use super::scope::Binding;
 use crate::problem::Problem;
 
 /// The counts of one import.
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// The number for each size, in the order in which they are met; none, if all are the most.
     given: Vec<usize>,
     /// The sizes that were met, by a value that has it or is it.
@@ -42,7 +42,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn new(given: &[usize]) -> Counts {
+    pub(crate) fn new(given: &[usize]) -> Counts {
         Counts { given: given.to_vec(), met: HashMap::new(), spread: HashMap::new() }
     }
 

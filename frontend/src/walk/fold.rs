@@ -3,7 +3,7 @@
 //! Chains that compute shapes (Shape, Gather, Concat, ...) must become constants here, because
 //! shapes are static in the graph. Folding of weights is left to a pass: a result is folded only if
 //! it is small, or not much larger than what it comes from. A limit on the work of the whole import
-//! keeps a small file from taking hours; [`super::memory`] bounds what results take.
+//! keeps a small file from taking hours; [`crate::memory`] bounds what results take.
 
 use std::collections::HashMap;
 

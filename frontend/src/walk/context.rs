@@ -13,10 +13,10 @@ use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
 use super::attributes::Attributes;
 use super::build::Importer;
-use super::memory::NODE;
 use super::scope::{Binding, Frame, lookup};
+use crate::memory::NODE;
 use crate::problem::Problem;
-use crate::tensor;
+use crate::tensor_type::checked_bytes;
 
 /// Host operators are folded up to this number of input elements.
 const MAX_HOST_ELEMENTS: usize = 1 << 16;
@@ -420,7 +420,7 @@ impl NodeCtx<'_> {
     }
 
     fn sized(&self, ty: &TensorType) -> Result<(), Problem> {
-        tensor::checked_bytes(ty.dtype, &ty.shape).map(|_| ()).map_err(|e| self.problem(e))
+        checked_bytes(ty.dtype, &ty.shape).map(|_| ()).map_err(|e| self.problem(e))
     }
 
     /// `ty`, if a tensor of its size can exist.

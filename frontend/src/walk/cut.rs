@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use ansc_graph::{Graph, NodeId, Op, TensorType};
 use tract_onnx::pb::GraphProto;
 
-use super::ImportOptions;
 use super::build::Importer;
 use super::deciding::is_data;
+use super::options::ImportOptions;
 use super::scope::Binding;
 use crate::order::subgraphs;
 use crate::problem::Problem;

@@ -1,44 +1,47 @@
-//! The walk over a model's nodes.
+//! The walk itself, node after node.
 //!
 //! In: a validated model. Out: the graph of everything that its outputs depend on. One [`Importer`]
 //! serves one model; it keeps a stack of frames (see [`super::scope`]), collects problems, and
 //! stops models whose functions would unfold without end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ansc_graph::ops::nibbles::unpack;
 use ansc_graph::{Graph, Op, TensorType, Value, ValueId};
 use ansc_runtime::{DType, Tensor};
-use tract_onnx::pb::{
-    FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-};
+use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
 use super::attributes::Attributes;
-use super::constants::Constants;
+use super::constants::{Constants, Shared};
 use super::context::NodeCtx;
 use super::counts::{Counts, is_number};
 use super::data::Data;
 use super::deciding::is_data;
+use super::entry::{Lookup, OpEntry};
 use super::fold::{Budget, Decisions};
 use super::inputs::{self, Given};
-use super::memory::Memory;
-use super::problems::Problems;
-use super::scope::{Binding, Frame, Opsets, Scope, element_name, lookup};
+use super::options::ImportOptions;
+use super::scope::{Binding, Frame, Scope, element_name, lookup};
 use super::unfold::Unfolding;
-use super::{ImportOptions, Source, cut, function, unsupported};
+use super::{cut, function, unsupported};
 use crate::external::External;
+use crate::memory::Memory;
 use crate::nibbles;
-use crate::ops;
+use crate::opsets::{canonical_domain, opsets};
 use crate::order::{self, Cycle, Plan};
 use crate::problem::{Problem, shortened};
+use crate::problems::Problems;
 use crate::read::Model;
 
 /// Nesting of subgraphs and function calls.
 pub(crate) const MAX_DEPTH: usize = 32;
 
 pub(crate) struct Importer {
-    pub(super) functions: Functions,
+    /// The operators that can be imported.
+    operators: Lookup,
+    functions: Functions,
     pub(super) constants: Constants,
     pub(super) frames: Vec<Frame>,
     pub(super) problems: Problems,
@@ -58,8 +61,25 @@ pub(crate) struct Importer {
     pub(super) most: BTreeMap<String, usize>,
 }
 
+/// A model, and what all imports of it share.
+pub(crate) struct Origin {
+    pub(crate) model: Model,
+    functions: Functions,
+    /// Where its external data is looked for.
+    directory: Option<PathBuf>,
+    shared: Arc<Shared>,
+    operators: Lookup,
+}
+
+impl Origin {
+    pub(crate) fn new(model: Model, directory: Option<&Path>, operators: Lookup) -> Origin {
+        let (functions, directory) = (functions(&model.proto), directory.map(Path::to_owned));
+        Origin { model, functions, directory, shared: Arc::default(), operators }
+    }
+}
+
 /// Model-local functions by domain and name.
-pub(super) type Functions = BTreeMap<(String, String), Arc<FunctionProto>>;
+pub(crate) type Functions = BTreeMap<(String, String), Arc<FunctionProto>>;
 
 /// The name of each output of a graph and its binding, which is `None` where a problem is recorded.
 pub(super) type Outputs = Vec<(String, Option<Binding>)>;
@@ -90,32 +110,7 @@ fn add_output(graph: &mut Graph, name: String, value: ValueId) -> Result<(), Pro
     Ok(())
 }
 
-/// "ai.onnx" is another name of the default domain.
-pub(crate) fn canonical_domain(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
-}
-
-/// Version by domain: the highest one where a domain is listed several times.
-pub(crate) fn versions(imports: &[OperatorSetIdProto]) -> BTreeMap<String, i64> {
-    let mut versions = BTreeMap::new();
-    for import in imports {
-        let domain = canonical_domain(&import.domain).to_string();
-        let version = versions.entry(domain).or_insert(import.version);
-        *version = import.version.max(*version);
-    }
-    versions
-}
-
-/// Files older than the notion of opsets are of opset 1.
-pub(crate) fn opsets(imports: &[OperatorSetIdProto]) -> Opsets {
-    let mut versions = versions(imports);
-    if versions.is_empty() {
-        versions.insert(String::new(), 1);
-    }
-    Arc::new(versions)
-}
-
-pub(super) fn functions(model: &ModelProto) -> Functions {
+pub(crate) fn functions(model: &ModelProto) -> Functions {
     let key = |f: &FunctionProto| {
         let domain = canonical_domain(f.domain.as_deref().unwrap_or_default());
         (domain.to_string(), f.name.clone().unwrap_or_default())
@@ -124,15 +119,16 @@ pub(super) fn functions(model: &ModelProto) -> Functions {
 }
 
 impl Importer {
-    pub(super) fn new(source: &Source, budget: Budget, counts: Option<Counts>) -> Importer {
-        let proto = &source.model.proto;
-        let external = External::beside(source.directory.as_deref());
-        let memory = Memory::for_file(source.model.bytes);
+    pub(crate) fn new(origin: &Origin, budget: Budget, counts: Option<Counts>) -> Importer {
+        let proto = &origin.model.proto;
+        let external = External::beside(origin.directory.as_deref());
+        let memory = Memory::for_file(origin.model.bytes);
         let name = proto.graph.as_ref().map_or("", |g| g.name.as_str());
         let scope = Scope::new(opsets(&proto.opset_import), String::new(), false);
         Importer {
-            functions: source.functions.clone(),
-            constants: Constants::new(external, memory, source.shared.clone()),
+            operators: origin.operators,
+            functions: origin.functions.clone(),
+            constants: Constants::new(external, memory, origin.shared.clone()),
             frames: vec![Frame::new(Graph::new(name), scope)],
             problems: Problems::default(),
             budget,
@@ -459,9 +455,9 @@ impl Importer {
     }
 
     /// The importer of a node. Said of nodes with poisoned inputs too: it is a cause of its own.
-    fn supported(&self, node: &NodeProto) -> Result<&'static ops::OpEntry, Problem> {
+    fn supported(&self, node: &NodeProto) -> Result<&'static OpEntry, Problem> {
         let entry =
-            ops::lookup(canonical_domain(&node.domain), &node.op_type).ok_or_else(|| {
+            (self.operators)(canonical_domain(&node.domain), &node.op_type).ok_or_else(|| {
                 let problem = self.problem(node, "this operator is not supported");
                 problem.remedy(unsupported::remedy(canonical_domain(&node.domain), &node.op_type))
             })?;

@@ -11,8 +11,9 @@ use ansc_graph::Compute;
 use ansc_runtime::Tensor;
 use tract_onnx::pb::{SparseTensorProto, TensorProto};
 
-use super::memory::Memory;
 use crate::external::External;
+use crate::memory::Memory;
+use crate::tensor_type::extents;
 use crate::{nibbles, sparse, tensor};
 
 /// Fewer bytes are evaluated anew more quickly than they are found.
@@ -29,7 +30,7 @@ pub(super) struct Constants {
 
 /// All imports of a model share these tensors.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// By the address of what they were decoded from: the model stays where it is as long as it may
     /// be imported, and nodes are never copied.
     decoded: Mutex<HashMap<usize, Arc<Tensor>>>,
@@ -122,7 +123,7 @@ impl Constants {
             shape = Some(of);
             Ok(tensor)
         })?;
-        Ok((shape.map_or_else(|| tensor::extents(&proto.dims), Ok)?, tensor))
+        Ok((shape.map_or_else(|| extents(&proto.dims), Ok)?, tensor))
     }
 
     pub(super) fn sparse(&self, proto: &SparseTensorProto) -> Result<Arc<Tensor>, String> {
