@@ -23,6 +23,7 @@ mod gpu_networks;
 mod indices;
 mod lab;
 mod learned;
+mod modules;
 mod mutations;
 mod operators_page;
 mod precision;

@@ -404,7 +404,26 @@ fn pools() {
         }
     }
     let attrs = pool_attrs(PoolMode::Max, Channels::First);
-    check("positions", pool::max_pool_with_indices(attrs, false, &f32s(&[1, 3, 7, 6])));
+    check("positions", pool::max_pool_with_indices(attrs.clone(), false, &f32s(&[1, 3, 7, 6])));
+    // The two elements of the only window lie in the padding, one on each side.
+    let far = PoolAttrs {
+        kernel: vec![2, 1],
+        strides: vec![1, 1],
+        dilations: vec![40, 1],
+        pads_begin: vec![20, 0],
+        pads_end: vec![20, 0],
+        ..attrs.clone()
+    };
+    check("positions of nothing", pool::max_pool_with_indices(far, false, &f32s(&[1, 3, 1, 1])));
+    let volume = PoolAttrs {
+        kernel: vec![2, 2, 4],
+        strides: vec![1, 2, 2],
+        dilations: vec![1, 1, 1],
+        pads_begin: vec![0, 0, 0],
+        pads_end: vec![1, 0, 1],
+        ..attrs
+    };
+    check("a padded volume", pool::max_pool(volume, &f32s(&[1, 6, 3, 4, 3])));
     check("global", pool::global_pool(pool::GlobalPool::Average, &f32s(&[2, 5, 7, 3])));
     check("global max", pool::global_pool(pool::GlobalPool::Max, &f32s(&[2, 5, 7, 3])));
 }

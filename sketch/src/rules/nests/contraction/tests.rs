@@ -312,20 +312,15 @@ fn by_blocks() -> impl Iterator<Item = (&'static str, Arc<Task>)> {
     let shared = "compute(in0: f32[6, 40, 5, 7], in1: f32[40, 35, 16]) -> c {
       c: f32[6, 16] = sum{r0: 40, r1: 5, r2: 7} mul(in0[i0, r0, r1, r2], in1[r0, add(mul(r1, 7), r2), i1])
     }";
-    // Rows slide along the first axis of terms, which no block has.
-    let slides = "compute(in0: f32[2, 40, 60], in1: f32[2, 9, 9]) -> y {
-      y: f32[2, 32, 52] = sum{r0: 9, r1: 9} mul(in0[i0, add(i1, r0), add(i2, r1)], in1[i0, r0, r1])
-    }";
-    // Rows slide along the last one.
-    let along = "compute(in0: f32[2, 40, 60], in1: f32[2, 9, 9]) -> y {
-      y: f32[2, 32, 52] = sum{r0: 9, r1: 9} mul(in0[i0, add(i1, r1), add(i2, r0)], in1[i0, r0, r1])
+    // Rows slide along an axis of terms whose place in a block is another one.
+    let groups = "compute(in0: f32[9, 11, 10, 32], in1: f32[3, 3, 3, 16, 2]) -> y {
+      y: f32[7, 9, 8, 2] = sum{r0: 3, r1: 3, r2: 3, r3: 16} mul(in0[add(i0, r0), add(i1, r1), add(i2, r2), add(mul(i3, 16), r3)], in1[r0, r1, r2, r3, i3])
     }";
     let all = [
         ("by blocks", product),
         ("blocks of a window", convolution),
         ("all of it", shared),
-        ("slides over blocks", slides),
-        ("slides within blocks", along),
+        ("groups of a volume", groups),
     ];
     all.into_iter().map(direct)
 }
