@@ -18,6 +18,7 @@ mod cut;
 mod gradient;
 mod limits;
 mod names;
+mod nibbles;
 mod quantised;
 mod reductions;
 mod sequences;

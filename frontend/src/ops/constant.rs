@@ -1,22 +1,24 @@
 //! `Constant`, in all forms of its attribute.
 
-use ansc_graph::ValueId;
 use ansc_runtime::Tensor;
 
 use super::OpEntry;
 use crate::problem::Problem;
-use crate::walk::NodeCtx;
+use crate::walk::{Binding, NodeCtx};
 
-pub(crate) const OPS: &[OpEntry] = &[OpEntry::onnx("Constant", 1, constant)];
+pub(crate) const OPS: &[OpEntry] = &[OpEntry::any("Constant", 1, constant)];
 
-fn constant(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
-    if let Some(tensor) = ctx.tensor("value").or_else(|| ctx.sparse_tensor("sparse_value")) {
-        return Ok(vec![ctx.share_const(tensor)?]);
+fn constant(ctx: &mut NodeCtx<'_>) -> Result<Vec<Binding>, Problem> {
+    if let Some(constant) = ctx.constant_in("value") {
+        return Ok(vec![constant?]);
+    }
+    if let Some(tensor) = ctx.sparse_tensor("sparse_value") {
+        return Ok(vec![Binding::Value(ctx.share_const(tensor)?)]);
     }
     let tensor = value(ctx).ok_or_else(|| {
         ctx.problem("its value is not a tensor, an int, a float, or a list of ints or floats")
     })?;
-    Ok(vec![ctx.add_const(tensor)?])
+    Ok(vec![Binding::Value(ctx.add_const(tensor)?)])
 }
 
 fn value(ctx: &NodeCtx<'_>) -> Option<Tensor> {

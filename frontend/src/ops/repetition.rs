@@ -106,7 +106,8 @@ impl<'a> Repetition<'a> {
             outputs.push(Value { dynamic: !exact, ..Value::new("", ctx.addressable(whole)?) });
         }
         let trip = match self.trips {
-            Some(n) if n == max_trip || max_trip == 0 => None,
+            _ if max_trip == 0 => None,
+            Some(n) if n == max_trip => None,
             // The runtime compares the trip count with what there is space for.
             _ => Some(match self.trip {
                 Some(trip) => trip,

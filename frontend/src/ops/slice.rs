@@ -31,7 +31,9 @@ fn import(ctx: &mut NodeCtx<'_>) -> Result<Vec<ValueId>, Problem> {
         }
         (starts[axis], shape[axis]) =
             resolve(&range, ty.shape[axis]).ok_or_else(|| ctx.problem("it has a step of zero"))?;
-        steps[axis] = range.step;
+        // A longer step leads out of the axis all the same.
+        let longest = ty.shape[axis].max(1) as i64;
+        steps[axis] = range.step.clamp(-longest, longest);
     }
     if ctx.passes_on(x, shape == ty.shape && steps.iter().all(|&s| s == 1)) {
         return Ok(vec![x]);
@@ -100,6 +102,7 @@ mod tests {
         assert_eq!(chosen(0, 5, -1, 0), Some(vec![]));
         // Unlike Python, ONNX clamps the start of a backward range to the first element.
         assert_eq!(chosen(-5, -20, -1, 3), Some(vec![0]));
+        assert_eq!(chosen(4, i64::MIN, i64::MIN, 5), Some(vec![4]));
         assert_eq!(chosen(0, 1, 0, 3), None);
     }
 }

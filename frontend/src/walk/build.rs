@@ -4,7 +4,7 @@
 //! serves one model; it keeps a stack of frames (see [`super::scope`]), collects problems, and
 //! stops models whose functions would unfold without end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,7 +50,6 @@ pub(crate) struct Importer {
     pub(super) depth: usize,
     pub(super) data: Data,
     /// Names of tensors with elements of 4 bits.
-    pub(super) nibbles: BTreeSet<String>,
     /// Tensors of the model's own graph that become its inputs.
     pub(super) begins: cut::Begins,
     /// If sizes that only the data decides are counted.
@@ -87,7 +86,7 @@ pub(super) type Outputs = Vec<(String, Option<Binding>)>;
 /// The tensors that stand for an output of the model: itself, or the elements of a sequence.
 fn tensors(name: String, output: Option<Binding>) -> Result<Vec<(String, ValueId)>, Problem> {
     match output {
-        Some(Binding::Value(value)) => Ok(vec![(name, value)]),
+        Some(Binding::Value(value) | Binding::Nibbles(value)) => Ok(vec![(name, value)]),
         Some(Binding::Sequence(elements)) => {
             let named = |(i, &value)| (element_name(&name, i), value);
             Ok(elements.iter().enumerate().map(named).collect())
@@ -135,7 +134,6 @@ impl Importer {
             unfolding: Unfolding::of(proto),
             depth: 0,
             data: Data::default(),
-            nibbles: BTreeSet::new(),
             begins: cut::Begins::new(),
             counts,
             streams: 0,
@@ -296,20 +294,13 @@ impl Importer {
 
     fn initializers(&mut self, graph: &GraphProto, plan: &Plan<'_>) {
         for proto in &graph.initializer {
-            let is_of_nibbles = nibbles::wide(proto.data_type).is_some();
-            self.nibbles.extend(is_of_nibbles.then(|| proto.name.clone()));
-            self.initializer(&proto.name, plan, |importer| match nibbles::wide(proto.data_type) {
-                Some(dtype) if nibbles::stays_packed(proto) => importer.unpacked(dtype, proto),
-                _ => importer
-                    .constants
-                    .dense(proto)
-                    .map(|tensor| importer.known(&proto.name, tensor)),
-            });
+            self.initializer(&proto.name, plan, |importer| importer.constant(&proto.name, proto));
         }
         for proto in &graph.sparse_initializer {
             let name = proto.values.as_ref().map_or("", |values| values.name.as_str());
             self.initializer(name, plan, |importer| {
-                importer.constants.sparse(proto).map(|tensor| importer.known(name, tensor))
+                let tensor = importer.constants.sparse(proto)?;
+                Ok(Binding::Value(importer.known(name, tensor)))
             });
         }
     }
@@ -318,13 +309,13 @@ impl Importer {
         &mut self,
         name: &str,
         plan: &Plan<'_>,
-        decode: impl FnOnce(&mut Importer) -> Result<ValueId, String>,
+        decode: impl FnOnce(&mut Importer) -> Result<Binding, String>,
     ) {
         if !plan.reads.contains(name) || self.scope().names.contains_key(name) {
             return;
         }
         let binding = match decode(self) {
-            Ok(value) => Binding::Value(value),
+            Ok(binding) => binding,
             Err(reason) => {
                 self.report(Problem::new(format!("initializer `{name}`: {reason}")));
                 Binding::Poisoned
@@ -337,11 +328,28 @@ impl Importer {
         self.frame().graph.add_const(name, tensor)
     }
 
+    /// A constant of the model, under the name that its node gets.
+    pub(super) fn constant(&mut self, name: &str, proto: &TensorProto) -> Result<Binding, String> {
+        match nibbles::wide(proto.data_type) {
+            Some(dtype) if nibbles::stays_packed(proto) => {
+                self.unpacked(name, dtype, proto).map(Binding::Nibbles)
+            }
+            few => {
+                let value = self.constants.dense(proto).map(|tensor| self.known(name, tensor))?;
+                Ok(if few.is_some() { Binding::Nibbles(value) } else { Binding::Value(value) })
+            }
+        }
+    }
+
     /// Elements of 4 bits, which a node unpacks.
-    fn unpacked(&mut self, dtype: DType, proto: &TensorProto) -> Result<ValueId, String> {
+    fn unpacked(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        proto: &TensorProto,
+    ) -> Result<ValueId, String> {
         let (shape, packed) = self.constants.packed(proto)?;
         let op = unpack(dtype, &shape, &TensorType::of(&packed)).map_err(|e| e.to_string())?;
-        let name = &proto.name;
         let packed = self.known(name, packed);
         let graph = &mut self.frame().graph;
         let output = Value::new(format!("{name}:0"), TensorType::new(dtype, shape));
@@ -405,10 +413,10 @@ impl Importer {
     /// Values that the node made take the name that the model gives them.
     fn bind_output(&mut self, name: &str, binding: Binding, first_new: usize) {
         let frame = self.frame();
-        if let Binding::Value(value) = &binding
+        if let Some(value) = binding.value()
             && value.node.index() >= first_new
         {
-            frame.graph.value_mut(*value).name = name.into();
+            frame.graph.value_mut(value).name = name.into();
         }
         let begins = self.is_outermost() && self.begins.contains_key(name);
         let binding = if begins { self.begin_at(name, binding) } else { binding };

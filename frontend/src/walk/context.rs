@@ -18,6 +18,9 @@ use crate::memory::NODE;
 use crate::problem::Problem;
 use crate::tensor_type::checked_bytes;
 
+/// Operators whose first output has the elements of their first input, if these may have 4 bits.
+const MOVING: [&str; 5] = ["Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
+
 /// Host operators are folded up to this number of input elements.
 const MAX_HOST_ELEMENTS: usize = 1 << 16;
 
@@ -27,6 +30,7 @@ pub(crate) struct NodeCtx<'a> {
     pub(super) attributes: &'a Attributes<'a>,
     opset: i64,
     inputs: Vec<Binding>,
+    gives_nibbles: bool,
     /// The first attribute that was asked for and has not the type that it must have.
     bad_attribute: RefCell<Option<String>>,
 }
@@ -40,7 +44,8 @@ impl<'a> NodeCtx<'a> {
         opset: i64,
         inputs: Vec<Binding>,
     ) -> NodeCtx<'a> {
-        NodeCtx { importer, node, attributes, opset, inputs, bad_attribute: RefCell::default() }
+        let bad_attribute = RefCell::default();
+        NodeCtx { importer, node, attributes, opset, inputs, gives_nibbles: false, bad_attribute }
     }
 
     /// The version of the operator's domain.
@@ -75,12 +80,32 @@ impl<'a> NodeCtx<'a> {
 
     /// Whether an input has elements of 4 bits, for which those of 8 bits stand.
     pub(crate) fn is_of_nibbles(&self, i: usize) -> bool {
-        self.node.input.get(i).is_some_and(|name| self.importer.nibbles.contains(name))
+        matches!(self.inputs.get(i), Some(Binding::Nibbles(_)))
     }
 
     /// Lets readers of the first output know that its elements have 4 bits.
     pub(crate) fn marks_nibbles(&mut self) {
-        self.importer.nibbles.extend(self.node.output.first().cloned());
+        self.gives_nibbles = true;
+    }
+
+    /// What the outputs of the node stand for.
+    pub(super) fn bound(&self, outputs: Vec<ValueId>) -> Vec<Binding> {
+        let moves = MOVING.contains(&self.node.op_type.as_str()) && self.is_of_nibbles(0);
+        let of_nibbles = self.gives_nibbles || moves;
+        let bound = |(i, value)| match i == 0 && of_nibbles {
+            true => Binding::Nibbles(value),
+            false => Binding::Value(value),
+        };
+        outputs.into_iter().enumerate().map(bound).collect()
+    }
+
+    /// A constant that an attribute holds.
+    pub(crate) fn constant_in(&mut self, attribute: &str) -> Option<Result<Binding, Problem>> {
+        let proto = self.attribute(attribute, AttributeType::Tensor)?.t.as_ref()?;
+        Some(self.node_name().and_then(|name| {
+            let bound = self.importer.constant(&name, proto);
+            bound.map_err(|reason| self.problem(format!("attribute `{attribute}`: {reason}")))
+        }))
     }
 
     /// An input of any kind: a tensor, a sequence, or nothing.

@@ -73,7 +73,7 @@ impl Importer {
 
     fn type_to_begin_at(&mut self, name: &str, binding: &Binding) -> Result<TensorType, Problem> {
         let no_input = |reason| Err(Problem::new(format!("`{name}` cannot be an input: {reason}")));
-        let Binding::Value(value) = *binding else { return no_input("it is not a tensor") };
+        let Some(value) = binding.value() else { return no_input("it is not a tensor") };
         let expected = self.begins.get(name).cloned().flatten();
         let graph = &self.frame().graph;
         let ty = graph.ty(value).clone();

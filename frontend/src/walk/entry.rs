@@ -33,7 +33,8 @@ impl Import {
         match self {
             Import::Tensors(import) => {
                 ctx.no_sequences()?;
-                Ok(import(ctx)?.into_iter().map(Binding::Value).collect())
+                let outputs = import(ctx)?;
+                Ok(ctx.bound(outputs))
             }
             Import::Any(import) => import(ctx),
         }

@@ -16,6 +16,8 @@ use crate::opsets::Opsets;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
     Value(ValueId),
+    /// A tensor of elements of 4 bits, for which those of 8 bits stand.
+    Nibbles(ValueId),
     /// The elements of a sequence; how many there are is always known.
     Sequence(Arc<[ValueId]>),
     /// Never given a value, because of a problem that is recorded.
@@ -29,7 +31,7 @@ impl Binding {
     /// The value of a tensor.
     pub(crate) fn value(&self) -> Option<ValueId> {
         match self {
-            Binding::Value(value) => Some(*value),
+            Binding::Value(value) | Binding::Nibbles(value) => Some(*value),
             _ => None,
         }
     }
@@ -102,6 +104,7 @@ impl Frame {
     fn capture_all(&mut self, name: &str, outer: &Graph, binding: Binding) -> Binding {
         match binding {
             Binding::Value(value) => Binding::Value(self.capture(name, outer, value)),
+            Binding::Nibbles(value) => Binding::Nibbles(self.capture(name, outer, value)),
             Binding::Sequence(elements) => {
                 let elements = elements.iter().enumerate();
                 let inner = elements.map(|(i, &v)| self.capture(&element_name(name, i), outer, v));

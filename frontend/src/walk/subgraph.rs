@@ -163,7 +163,7 @@ impl NodeCtx<'_> {
         let mut names = BTreeSet::new();
         let mut tensors = Vec::with_capacity(outputs.len());
         for (index, (name, binding)) in outputs.into_iter().enumerate() {
-            let Binding::Value(value) = binding else {
+            let Some(value) = binding.value() else {
                 return Err(self.problem(format!(
                     "its body gives `{name}`, a sequence or an optional value; then \
                      which body runs, and how often, must be known at compile time"

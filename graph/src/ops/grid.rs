@@ -137,6 +137,10 @@ impl<'a> Sample<'a> {
         let at = match self.attrs.padding {
             // Beyond the reach of all taps one place is as good as another.
             GridPadding::Zeros => at.max(number(-4.0)).min(number(n + 4.0)),
+            // Each tap is the nearest element by itself.
+            GridPadding::Border if self.attrs.mode == GridMode::Cubic => {
+                at.max(number(-4.0)).min(number(n + 4.0))
+            }
             GridPadding::Border => at.max(number(0.0)).min(number(n - 1.0)),
             GridPadding::Reflection => self.reflected(at, n),
         };
@@ -332,6 +336,8 @@ pub fn affine_grid(
 
 #[cfg(test)]
 mod tests {
+    use ansc_runtime::Tensor;
+
     use super::*;
 
     const LINEAR: GridAttrs =
@@ -353,9 +359,26 @@ mod tests {
         assert!(affine_grid(&f32s(&[1, 2, 3]), &[4, 5, 6], false).is_err());
     }
 
+    /// Squares of 0 to 4 at places beyond both ends, as PyTorch has them.
+    #[test]
+    fn taps_beyond_a_border_are_its_elements() {
+        let x = Tensor::from_slice(&[1, 1, 1, 5], &[0f32, 1.0, 4.0, 9.0, 16.0]);
+        let at = [-1.2f32, 0.0, -1.1, 0.0, 1.1, 0.0, 1.3, 0.0, -5.0, 0.0];
+        let grid = Tensor::from_slice(&[1, 1, 5, 2], &at);
+        let aligned = [-0.108, -0.096, 16.672, 16.504, 0.0];
+        let apart = [0.0, -0.03515625, 16.24609375, 16.0, 0.0];
+        for (align_corners, expected) in [(true, aligned), (false, apart)] {
+            let (mode, padding) = (GridMode::Cubic, GridPadding::Border);
+            let attrs = GridAttrs { mode, padding, align_corners };
+            let op = grid_sample(&TensorType::of(&x), &TensorType::of(&grid), attrs).unwrap();
+            let y = crate::interp::eval(&op.expr, &[&x, &grid]).unwrap();
+            let close = y[0].to_f64_vec().iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4);
+            assert!(close, "{y:?}");
+        }
+    }
+
     #[test]
     fn positions_that_are_no_numbers_read_nothing() {
-        use ansc_runtime::Tensor;
         let x = Tensor::from_slice(&[1, 1, 1, 3], &[1f32, 2.0, 3.0]);
         let at = [f32::NAN, 0.0, f32::INFINITY, 0.0, -1e30, 0.0, 0.0, 0.0];
         let grid = Tensor::from_slice(&[1, 1, 4, 2], &at);

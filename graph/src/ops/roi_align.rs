@@ -11,7 +11,7 @@
 //! Where channels are many they come last, for all are taken from the same pixels.
 //!
 //! Without a fixed number of samples that number follows from each region's size; there is space
-//! for regions as large as the image, and larger ones are sampled no more densely than that.
+//! for regions of twice the height and width of the image, and larger ones have no more samples.
 
 use ansc_runtime::DType;
 
@@ -22,6 +22,10 @@ use crate::compute::{Combiner, Compute, Stage, TensorType};
 use crate::expr::{Expr, UnOp};
 use crate::op::{Channels, ComputeOp, Kind};
 use crate::scalar::Scalar;
+
+/// Without a fixed number of samples there is space for those of regions so many times as large
+/// as the image along each axis.
+const LARGEST: usize = 2;
 
 /// Attributes of [`roi_align`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -146,7 +150,9 @@ fn axis(
     d: DType,
 ) -> Result<Axis, OpError> {
     let (r, bins) = (rois.ty().shape[0], attrs.output[which]);
-    let samples = if attrs.samples > 0 { attrs.samples } else { extent.div_ceil(bins).max(1) };
+    // A region may be larger than the image, of which its outer samples see nothing.
+    let most = LARGEST.saturating_mul(extent).div_ceil(bins).max(1);
+    let samples = if attrs.samples > 0 { attrs.samples } else { most };
     let edge = |i: &Expr, end: usize| {
         let at = rois.at_as(d, &[i.clone(), Expr::index(2 * end + 1 - which)]);
         at * real(d, attrs.scale) - real(d, if attrs.half_pixel { 0.5 } else { 0.0 })
@@ -245,6 +251,27 @@ mod tests {
         let y = interp::eval(&turned.expr, &[&y]).unwrap().remove(0);
         assert_eq!(y.shape(), [3, 4, 2, 3]);
         y.as_slice::<f32>().to_vec()
+    }
+
+    /// Samples outside of the image are nothing, and count.
+    #[test]
+    fn regions_may_be_larger_than_the_image() {
+        let x = Tensor::from_slice(&[1, 1, 2, 2], &[1f32; 4]);
+        let rois = Tensor::from_slice(&[1, 4], &[-1f32, -1.0, 3.0, 3.0]);
+        let image = Tensor::from_slice(&[1], &[0i64]);
+        let attrs = RoiAttrs {
+            output: [1, 1],
+            samples: 0,
+            scale: 1.0,
+            half_pixel: false,
+            max: false,
+            channels: Channels::First,
+        };
+        let types = [&x, &rois, &image].map(TensorType::of);
+        let op = roi_align(attrs, &types[0], &types[1], &types[2]).unwrap();
+        let y = interp::eval(&op.expr, &[&x, &rois, &image]).unwrap();
+        // At -0.5, 0.5, 1.5 and 2.5, of which the last is further than a pixel outside.
+        assert_eq!(y[0].to_f64_vec(), [9.0 / 16.0]);
     }
 
     #[test]

@@ -76,6 +76,38 @@ fn looped(trips: i64, body: AttributeProto, outputs: &[&str]) -> ModelProto {
     model(vec![info("x", &["1"])], vec![trip, repetition], outputs)
 }
 
+/// However often it might have run.
+#[test]
+fn a_loop_that_never_begins_gives_what_it_was_given() {
+    let mut never = looped(
+        0,
+        body(
+            "body",
+            &["i", "c", "x"],
+            vec![node("Identity", &["c"], &["on"]), node("Neg", &["x"], &["z"])],
+            &["on", "z"],
+        ),
+        &["y"],
+    );
+    let graph = never.graph.as_mut().unwrap();
+    graph.input.push(typed(info("trips", &[]), DataType::Int64));
+    let condition = AttributeProto {
+        t: Some(TensorProto {
+            data_type: DataType::Bool as i32,
+            int32_data: vec![0],
+            ..TensorProto::default()
+        }),
+        ..attribute("value", AttributeType::Tensor)
+    };
+    graph.node[0] = with(node("Constant", &[], &["begins"]), vec![condition]);
+    graph.node[1].input = ["trips", "begins", "x"].map(String::from).into();
+    let graph = import(&never, &ImportOptions::default()).unwrap();
+    for trips in [-1i64, 0, 5] {
+        let inputs = [Tensor::from_slice(&[1], &[2.5f32]), Tensor::scalar(trips)];
+        assert_eq!(interp::run(&graph, &inputs).unwrap()[0].to_f64_vec(), [2.5], "{trips}");
+    }
+}
+
 #[test]
 fn loops_end_by_count_or_by_condition() {
     let nodes = vec![
