@@ -4,6 +4,9 @@
 //! [%1 = conv(x, w), %2 = add(%1, bias), %3 = max(%2, 0)]
 //! ->  compute(x, w, bias) -> conv, map = conv + bias, map_1 = max(map, 0)
 //! ```
+//!
+//! A tensor that is both factors of a product, which read it in two orders, is two inputs: schedules
+//! may lay each out as it is read.
 
 use std::collections::BTreeMap;
 
@@ -27,15 +30,22 @@ pub(super) fn merge(
     nodes: &[NodeId],
     results: &[NodeId],
 ) -> (Compute, Vec<ValueId>, Vec<ValueId>) {
-    let inputs = external(graph, nodes);
+    let mut inputs = external(graph, nodes);
     let mut sources: BTreeMap<ValueId, Source> = BTreeMap::new();
     for (slot, value) in inputs.iter().enumerate() {
         sources.insert(*value, Source::Buffer(BufId::new(slot)));
     }
+    let mut second: BTreeMap<NodeId, BufId> = BTreeMap::new();
+    for &node in nodes {
+        if let Some(value) = both_factors(graph, node).filter(|value| inputs.contains(value)) {
+            second.insert(node, BufId::new(inputs.len()));
+            inputs.push(value);
+        }
+    }
     let types = inputs.iter().map(|v| graph.ty(*v).clone()).collect();
     let mut merged = Compute { inputs: types, stages: vec![], outputs: vec![] };
     for &node in nodes {
-        append(graph, node, &mut merged, &mut sources);
+        append(graph, node, &mut merged, &mut sources, second.get(&node).copied());
     }
     let outputs: Vec<ValueId> = results.iter().flat_map(|n| graph.values(*n)).collect();
     merged.outputs = outputs
@@ -60,24 +70,38 @@ fn external(graph: &Graph, nodes: &[NodeId]) -> Vec<ValueId> {
     inputs
 }
 
+/// The value that is both factors of a product, if it is read in two orders.
+fn both_factors(graph: &Graph, node: NodeId) -> Option<ValueId> {
+    let [a, b] = graph.operands(node)[..] else { return None };
+    let [stage] = &graph.compute_of(node)?.expr.stages[..] else { return None };
+    let loads = stage.body.loads();
+    let &[(first, at), (other, other_at)] = &loads[..] else { return None };
+    let is_product = stage.reduce.is_some() && first != other && at != other_at;
+    (a == b && is_product && inlined(graph, a).is_none()).then_some(a)
+}
+
 /// The only element of a constant.
 fn inlined(graph: &Graph, value: ValueId) -> Option<Scalar> {
     graph.const_of(value).filter(|tensor| tensor.len() == 1).and_then(|tensor| uniform(tensor))
 }
 
-/// Appends the stages of `node`.
+/// Appends the stages of `node`, which reads its second operand from `second`, if that is given.
 fn append(
     graph: &Graph,
     node: NodeId,
     merged: &mut Compute,
     sources: &mut BTreeMap<ValueId, Source>,
+    second: Option<BufId>,
 ) {
     let expr = &graph.compute_of(node).expect("groups are of computes").expr;
-    let operands: Vec<Source> = graph
+    let mut operands: Vec<Source> = graph
         .operands(node)
         .into_iter()
         .map(|v| inlined(graph, v).map_or_else(|| sources[&v], Source::Constant))
         .collect();
+    if let Some(second) = second {
+        operands[1] = Source::Buffer(second);
+    }
     let first = merged.stages.len();
     for stage in &expr.stages {
         let body = stage.body.rewrite(&mut |e| match e {
