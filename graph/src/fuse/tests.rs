@@ -475,3 +475,23 @@ fn what_picks_elements_and_a_large_transpose_are_kernels_of_their_own() {
     assert_eq!(shape_of(&large), ["picked", "map_transpose"]);
     check_schedule(&large);
 }
+
+/// A product reads it in two orders, a sum of squares in one.
+#[test]
+fn a_tensor_that_is_both_factors_is_two_inputs() {
+    let mut b = Builder::new(63);
+    let x = b.input(&[2, 7, 5]);
+    let turned = b.transpose(x, &[0, 2, 1]);
+    let y = b.matmul(x, turned);
+    let square = map::map(&[TensorType::new(DType::F32, [2, 7, 5])], DType::F32, |v| {
+        v[0].clone() * v[0].clone()
+    });
+    let square = b.emit(square.unwrap(), &[x]);
+    let options = passes::Options { turned_uses: 5, ..passes::Options::default() };
+    let mut graph = b.finish(&[y, square]);
+    passes::run_all(&mut graph, &options).unwrap();
+    check_schedule(&graph);
+    let mut inputs: Vec<Vec<ValueId>> = fuse(&graph).into_iter().map(|g| g.inputs).collect();
+    inputs.sort_by_key(Vec::len);
+    assert_eq!(inputs, [vec![x], vec![x, x]]);
+}
