@@ -3,9 +3,7 @@
 use super::convolution::Convolution;
 use super::dots::Terms;
 use super::winograd::{Numbers, Tile, Weights};
-use super::{
-    Algorithm, Rewritten, dots, groups, im2col, inside, lanes, matrices, narrow, of_floats,
-};
+use super::{Algorithm, Rewritten, dots, groups, im2col, inside, lanes, matrices, narrow};
 use super::{place, separate, strides, taps, tiles};
 use crate::task::Task;
 
@@ -44,7 +42,7 @@ pub(super) const TABLE: [Row; 20] = [
     // pad; conv => pad; one product with columns for each tap; their sums
     row(Algorithm::Taps, "taps", "columns for each tap", Way::Convolution(taps::rewrite)),
     // pad; conv => for each tap a product where it meets the image; their sums
-    row(Algorithm::Inside, "inside", "each tap where it meets the image", Way::Any(|task| of_floats(task, inside::rewrite))),
+    row(Algorithm::Inside, "inside", "each tap where it meets the image", Way::Any(inside::rewrite)),
     // u8 by i8 product => one whose terms are four bytes by four bytes
     row(Algorithm::Dot4, "dot4", "four bytes at a time", Way::Any(|task| dots::rewrite(task, Terms::Quads))),
     // u8 by i8 product => one whose terms are two words by two words

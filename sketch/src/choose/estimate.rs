@@ -59,12 +59,15 @@ pub(crate) fn field(task: &Arc<Task>, small: bool, unsure: bool) -> Option<Field
     }
     // Winograd's convolution of floats may cost less than the pairs of a direct one.
     let known = known(task, small);
-    let is_direct = |by: &Algorithm| *by == Algorithm::DotBf16;
+    let is_direct = |by: &Algorithm| matches!(by, Algorithm::DotBf16 | Algorithm::Dot4);
     if let Some(known) = known.filter(|by| !is_direct(by)) {
         return by(known);
     }
     let direct = || match known {
-        Some(known) => cheapest_of_forms(task, &[known, Algorithm::Inside]).or_else(|| by(known)),
+        Some(known) => {
+            let inside = super::field(task, Some(Algorithm::Inside));
+            super::either(by(known), inside, |whole, inside| whole.or_clearly(inside, task))
+        }
         None => cheapest_of(task, &BY_PROGRAM),
     };
     let Some(Winograd { best, all, share }) = by_winograd(task, small) else { return direct() };

@@ -9,13 +9,18 @@ use crate::algorithm::Algorithm;
 /// The rewritten subgraph gives the same bits, as an expression and by untuned schedules of several
 /// machines.
 fn check(text: &str) {
+    check_by(text, &[(Algorithm::Dot4, "dot4("), (Algorithm::Dot2, "dot2(")]);
+}
+
+/// The same by algorithms that multiply by such operations.
+pub(super) fn check_by(text: &str, algorithms: &[(Algorithm, &str)]) {
     let compute = Compute::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let inputs: Vec<Tensor> =
         compute.inputs.iter().enumerate().map(|(i, ty)| bytes(ty, i as u64)).collect();
     let expected = eval(&compute, &inputs);
     let machines = [(false, 16), (true, 16), (true, 32), (false, 64), (true, 64)];
-    let all = machines.into_iter().flat_map(|m| [Algorithm::Dot4, Algorithm::Dot2].map(|a| (a, m)));
-    for (algorithm, (constant, vector_bytes)) in all {
+    let all = machines.into_iter().flat_map(|m| algorithms.iter().map(move |a| (a, m)));
+    for ((algorithm, operation), (constant, vector_bytes)) in all {
         let mut task = task(compute.clone(), constant);
         task.machine.vector_bytes = vector_bytes;
         let rewritten =
@@ -23,7 +28,7 @@ fn check(text: &str) {
         assert_eq!(rewritten.prepared.len(), usize::from(constant), "{text}");
         verify::verify_compute(&rewritten.task.compute).unwrap();
         let new = rewritten.task.compute.to_string();
-        assert!(new.contains(&format!("{algorithm}(")), "{new}");
+        assert!(new.contains(operation), "{new}");
         assert_eq!(Compute::parse(&new).unwrap().to_string(), new);
         let found = eval(&rewritten.task.compute, &prepared(&rewritten, &inputs));
         assert_eq!(found.bytes(), expected.bytes(), "constant {constant}:\n{new}");

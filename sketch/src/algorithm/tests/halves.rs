@@ -32,13 +32,18 @@ fn halves(ty: &TensorType, seed: u64) -> Tensor {
 /// The rewritten subgraph gives the same bits, as an expression and by untuned schedules of several
 /// machines.
 fn check(text: &str) {
+    check_by(text, Algorithm::DotBf16);
+}
+
+/// The same by an algorithm that multiplies pairs.
+pub(super) fn check_by(text: &str, algorithm: Algorithm) {
     for (constant, vector_bytes) in [(false, 16), (true, 16), (true, 32), (false, 64), (true, 64)] {
         let mut task = on_machine(text, constant);
         task.machine.vector_bytes = vector_bytes;
         let inputs = task.compute.inputs.iter().enumerate();
         let inputs: Vec<Tensor> = inputs.map(|(i, ty)| halves(ty, i as u64)).collect();
         let expected = eval(&task.compute, &inputs);
-        let rewritten = Algorithm::DotBf16.rewrite(&task).expect("it applies");
+        let rewritten = algorithm.rewrite(&task).expect("it applies");
         assert_eq!(rewritten.prepared.len(), usize::from(constant), "{text}");
         let new = rewritten.task.compute.to_string();
         assert!(new.contains("dot_bf16("), "{new}");

@@ -2,7 +2,7 @@
 
 use ansc_graph::Compute;
 
-use super::{check, task};
+use super::{check, dots, halves, task};
 use crate::algorithm::Algorithm;
 
 /// `[n, h, w, c]` with a window of 3 x 3.
@@ -39,6 +39,29 @@ fn taps_are_multiplied_where_they_meet_the_image() {
         ([4, 4], [3, 4], 1, 2, [6, 5]),
     ] {
         check(&wide_apart(image, channels, stride, dilation, padding), Algorithm::Inside);
+    }
+}
+
+/// Taps of bytes and of halves are multiplied several terms at a time.
+#[test]
+fn taps_of_narrow_numbers_are_multiplied_together() {
+    let text = |[image, weight, sum]: [&str; 3], zero: &str, [c, k]: [usize; 2]| {
+        format!(
+            "compute(in0: {image}[2, 6, 7, {c}], in1: {weight}[3, 3, {c}, {k}]) -> conv {{
+               pad: {image}[2, 14, 15, {c}] = select(and(and(and(le(4, i1), lt(i1, 10)), le(4, i2)), lt(i2, 11)), in0[i0, sub(i1, 4), sub(i2, 4), i3], {zero})
+               conv: {sum}[2, 6, 7, {k}] = sum{{r0: 3, r1: 3, r2: {c}}} mul({sum}(pad[i0, add(i1, mul(r0, 4)), add(i2, mul(r1, 4)), r2]), {sum}(in1[r0, r1, r2, i3]))
+             }}"
+        )
+    };
+    for channels in [[8, 9], [16, 16], [12, 5]] {
+        let halves = text(["bf16", "bf16", "f32"], "0.0_bf16", channels);
+        halves::check_by(&halves, Algorithm::Inside);
+        let bytes = text(["u8", "i8", "i32"], "0_u8", channels);
+        dots::check_by(&bytes, &[(Algorithm::Inside, "dot4(")]);
+        // A zero point is no zero.
+        let shifted = text(["u8", "i8", "i32"], "7_u8", channels);
+        let compute = Compute::parse(&shifted).unwrap();
+        assert_eq!(Algorithm::Inside.rewrite(&task(compute, true)), None);
     }
 }
 
