@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ansc_tuner::lab::{Contender, LabError};
+use ansc_tuner::lab::{Contender, LabError, Plan};
 use ansc_tuner::model;
 use clap::{Args, Parser, Subcommand};
 
@@ -447,16 +447,18 @@ impl Lab {
         Ok(lab::Lab {
             workload: self.workload.clone(),
             subgraph: self.subgraph,
-            strategies: self.strategies.clone(),
-            seeds: self.seeds,
-            trials: self.trials,
-            per_round: self.per_round,
-            cost_model: self.cost_model,
-            trained: self.trained.clone(),
-            space: self.space.parse().map_err(LabError::from)?,
+            plan: Plan {
+                strategies: self.strategies.clone(),
+                seeds: self.seeds,
+                trials: self.trials,
+                per_round: self.per_round,
+                cost_model: self.cost_model,
+                trained: self.trained.clone(),
+                space: self.space.parse().map_err(LabError::from)?,
+                settle: self.settle,
+            },
             no_layout: self.no_layout,
             simulated: self.simulated,
-            settle: self.settle,
             run_limit: self.run_limit,
             records: self.tuned.records.clone(),
             threads: self.tuned.threads,

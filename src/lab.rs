@@ -7,10 +7,9 @@ use std::time::Duration;
 use ansc_sketch::{Machine, Task};
 use ansc_tuner::Records;
 use ansc_tuner::lab::{
-    Comparison, Contender, Lab as Laboratory, LabError, Options as LabOptions, Space, Watch,
+    Comparison, Lab as Laboratory, LabError, Options as LabOptions, Plan, Watch,
 };
 use ansc_tuner::measure::{LocalMeasurer, LocalOptions, Measurer, Simulated};
-use ansc_tuner::model;
 use ansc_tuner::records::{InMemory, Journal, Sqlite};
 use ansc_tuner::title::title;
 use ansc_tuner::tune::Weighted;
@@ -39,23 +38,12 @@ pub struct Lab {
     pub workload: String,
     /// The subgraph by its number; the one with the most operations, if none is named.
     pub subgraph: Option<usize>,
-    pub strategies: Vec<Contender>,
-    /// As many runs of each strategy, with the seeds 0, 1, ..
-    pub seeds: u64,
-    /// Candidates that each run measures.
-    pub trials: usize,
-    /// Candidates that are measured in one go.
-    pub per_round: usize,
-    pub cost_model: model::Kind,
-    /// A file with a trained model, which goes before `cost_model`.
-    pub trained: Option<PathBuf>,
-    pub space: Space,
+    /// What is compared.
+    pub plan: Plan,
     /// Leave weights in the order in which the model has them.
     pub no_layout: bool,
     /// Measure on a device that is only computed.
     pub simulated: bool,
-    /// Leaders of each run that are measured again at its end, unless the device is exact.
-    pub settle: usize,
     /// A candidate that takes longer has failed.
     pub run_limit: Duration,
     /// Where measurements are kept; those of the device that is computed need no file.
@@ -88,15 +76,10 @@ pub fn compare(
         None => Box::new(Sqlite::open(Path::new(search::DEFAULT_RECORDS))?),
         Some(path) => Box::new(Sqlite::open(path)?),
     };
+    // A device that is only computed is exact.
+    let settle = if asked.simulated { 0 } else { asked.plan.settle };
     let options = LabOptions {
-        strategies: asked.strategies.clone(),
-        seeds: asked.seeds,
-        trials: asked.trials,
-        per_round: asked.per_round,
-        cost_model: asked.cost_model,
-        trained: asked.trained.clone(),
-        space: asked.space.clone(),
-        settle: if asked.simulated { 0 } else { asked.settle },
+        plan: Plan { settle, ..asked.plan.clone() },
         target: device.name,
         version: env!("CARGO_PKG_VERSION").into(),
         threads,

@@ -41,7 +41,7 @@ use tag::Tag;
 
 /// The strategies that are compared, and what each of their runs may do.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct Plan {
     /// Each with what it does not share with the others.
     pub strategies: Vec<Contender>,
     /// As many runs of each strategy, with the seeds 0, 1, ..
@@ -59,6 +59,13 @@ pub struct Options {
     /// Candidates of each run that are measured again at its end, the best of which is the run's
     /// result. None on a machine that is exact.
     pub settle: usize,
+}
+
+/// A plan, and the machine that it is for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is compared.
+    pub plan: Plan,
     /// Name of the machine, for the records.
     pub target: String,
     /// The compiler's version, for the records.
@@ -127,14 +134,14 @@ const SETTLING_ROUNDS: usize = 3;
 impl Lab<'_> {
     /// Runs all strategies with all seeds, and measures their leaders again.
     pub fn compare(mut self, task: &Arc<Task>, options: &Options) -> Result<Comparison, LabError> {
-        let size = space::size(task, &options.space.sketches(task)?);
+        let size = space::size(task, &options.plan.space.sketches(task)?);
         self.records.add_task(&TaskRecord::from(task.as_ref()))?;
         let key =
             Key { task: task.key(), target: options.target.clone(), threads: options.threads };
         let untuned = self.untuned(task, &key, options)?;
         let known = self.records.of(&key)?;
         let mut done: Vec<Run> = vec![];
-        for seed in 0..options.seeds {
+        for seed in 0..options.plan.seeds {
             let mut runs = options
                 .strategies
                 .iter()
@@ -167,7 +174,8 @@ impl Lab<'_> {
         let random = &mut StdRng::seed_from_u64(0);
         let Some(untuned) = Candidate::of(task, &task.untuned(), random) else { return Ok(None) };
         let outcomes = self.measure(task, std::slice::from_ref(&untuned))?;
-        let tag = Tag { space: options.space.to_string(), strategy: "untuned".into(), seed: 0 };
+        let tag =
+            Tag { space: options.plan.space.to_string(), strategy: "untuned".into(), seed: 0 };
         let new = vec![record(key, &untuned, &outcomes[0], tag.text(options, "0"))];
         self.journal.add(self.records, new)?;
         Ok(outcomes[0].seconds())
@@ -179,12 +187,12 @@ impl Lab<'_> {
         key: &Key,
         options: &Options,
     ) -> Result<(), LabError> {
-        while runs.iter().any(|run| !run.is_done(options.trials)) {
+        while runs.iter().any(|run| !run.is_done(options.plan.trials)) {
             for at in 0..runs.len() {
                 if self.interrupted.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                if !runs[at].is_done(options.trials) {
+                if !runs[at].is_done(options.plan.trials) {
                     self.round(&mut runs[at], key, options)?;
                     self.watch.progress(runs);
                 }
@@ -211,12 +219,12 @@ impl Lab<'_> {
 
     /// Measures the leaders of all runs again, side by side: the least of many noisy times is luck.
     fn settle(&mut self, runs: &mut [Run], key: &Key, options: &Options) -> Result<(), LabError> {
-        if options.settle == 0 {
+        if options.plan.settle == 0 {
             return Ok(());
         }
         let leaders: Vec<Vec<Candidate>> = runs
             .iter()
-            .map(|run| if run.is_settled() { vec![] } else { run.leaders(options.settle) })
+            .map(|run| if run.is_settled() { vec![] } else { run.leaders(options.plan.settle) })
             .collect();
         for _ in 0..SETTLING_ROUNDS {
             for (run, leaders) in runs.iter_mut().zip(&leaders) {

@@ -32,12 +32,12 @@ fn model(
     options: &Options,
     seed: u64,
 ) -> Result<Box<dyn CostModel>, LabError> {
-    if let (Some(path), None) = (&options.trained, &contender.cost_model) {
+    if let (Some(path), None) = (&options.plan.trained, &contender.cost_model) {
         let failed = |cause| LabError::Trained { path: path.clone(), cause };
         let (model, _) = model::file::load(path).map_err(failed)?;
         return Ok(Box::new(Known(model)));
     }
-    Ok(contender.cost_model.unwrap_or(options.cost_model).create(seed))
+    Ok(contender.cost_model.unwrap_or(options.plan.cost_model).create(seed))
 }
 
 /// One search by one strategy with one seed.
@@ -69,8 +69,9 @@ impl Run {
         let model: SharedModel = Arc::new(RwLock::new(model(contender, options, seed)?));
         let strategy = contender.strategy.create(&model, seed);
         let mut search = Search::new(task.clone());
-        search.sketches = contender.space.as_ref().unwrap_or(&options.space).sketches(task)?;
-        let tag = Tag { space: options.space.to_string(), strategy: contender.to_string(), seed };
+        search.sketches = contender.space.as_ref().unwrap_or(&options.plan.space).sketches(task)?;
+        let tag =
+            Tag { space: options.plan.space.to_string(), strategy: contender.to_string(), seed };
         let mut run = Run {
             tag,
             search,
@@ -138,7 +139,7 @@ impl Run {
 
     pub(super) fn propose(&mut self, options: &Options) -> Vec<Candidate> {
         let start = Instant::now();
-        let n = options.per_round.max(1).min(options.trials - self.trials.len());
+        let n = options.plan.per_round.max(1).min(options.plan.trials - self.trials.len());
         let proposed = self.strategy.propose(&self.search, n);
         self.exhausted = proposed.is_empty();
         self.add_search_time(start);

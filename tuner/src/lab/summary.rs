@@ -80,20 +80,21 @@ impl Comparison {
         runs: Vec<Run>,
     ) -> Comparison {
         let of = |contender: &Contender| strategy(&contender.to_string(), &runs);
-        let all = options.strategies.len() * options.seeds as usize;
-        let interrupted = runs.len() < all || !runs.iter().all(|run| run.is_done(options.trials));
+        let all = options.plan.strategies.len() * options.plan.seeds as usize;
+        let interrupted =
+            runs.len() < all || !runs.iter().all(|run| run.is_done(options.plan.trials));
         Comparison {
             task: task.name.clone(),
             flops: ansc_graph::cost::flops(&task.compute),
-            space: options.space.to_string(),
+            space: options.plan.space.to_string(),
             space_size: size.to_string(),
-            trials: options.trials,
-            seeds: options.seeds,
+            trials: options.plan.trials,
+            seeds: options.plan.seeds,
             target: options.target.clone(),
             threads: options.threads,
             untuned_seconds: untuned,
             interrupted,
-            strategies: options.strategies.iter().map(of).collect(),
+            strategies: options.plan.strategies.iter().map(of).collect(),
         }
     }
 }

@@ -7,14 +7,16 @@ use crate::testing::{product, task};
 
 fn options(strategies: &[&str], trials: usize, seeds: u64) -> Options {
     Options {
-        strategies: strategies.iter().map(|s| s.parse().unwrap()).collect(),
-        seeds,
-        trials,
-        per_round: 16,
-        cost_model: model::Kind::HIST,
-        trained: None,
-        space: "SSRSRS".parse().unwrap(),
-        settle: 0,
+        plan: Plan {
+            strategies: strategies.iter().map(|s| s.parse().unwrap()).collect(),
+            seeds,
+            trials,
+            per_round: 16,
+            cost_model: model::Kind::HIST,
+            trained: None,
+            space: "SSRSRS".parse().unwrap(),
+            settle: 0,
+        },
         target: "simulated".into(),
         version: "0.1.0".into(),
         threads: 2,
@@ -97,7 +99,8 @@ fn what_is_recorded_is_not_measured_again() {
 
 #[test]
 fn leaders_are_measured_again_on_a_noisy_machine() {
-    let options = Options { settle: 3, ..options(&["random"], 32, 1) };
+    let mut options = options(&["random"], 32, 1);
+    options.plan.settle = 3;
     let mut noisy = Simulated { noise: 0.2, ..Simulated::default() };
     let mut records = InMemory::default();
     let found = compare(&mut noisy, &mut records, &options).unwrap();
@@ -118,12 +121,10 @@ fn contenders_may_have_spaces_and_models_of_their_own() {
     let together = found(&options(&names, 48, 1));
     assert_eq!(together.iter().map(|r| r.0.as_str()).collect::<Vec<_>>(), names);
     let with = |space: &str, model: &str| {
-        let shared = options(&["evolutionary"], 48, 1);
-        found(&Options {
-            space: space.parse().unwrap(),
-            cost_model: model.parse().unwrap(),
-            ..shared
-        })
+        let mut alone = options(&["evolutionary"], 48, 1);
+        alone.plan.space = space.parse().unwrap();
+        alone.plan.cost_model = model.parse().unwrap();
+        found(&alone)
     };
     let alone = [with("SSRSRS", "hist"), with("SSRSRS", "random"), with("SSRS", "hist")].concat();
     for (one, other) in together.iter().zip(&alone) {
