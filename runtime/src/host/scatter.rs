@@ -146,6 +146,28 @@ impl Scatter {
 /// # Safety
 /// No other thread reads or writes these places.
 unsafe fn merge<T: Number>(y: &Shared<'_, T>, block: Block<'_, T>, mode: ScatterMode) {
+    #[cfg(target_arch = "x86_64")]
+    if block.1 > 1 && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2; else as this function demands.
+        return unsafe { merge_avx2(y, block, mode) };
+    }
+    // SAFETY: as this function demands.
+    unsafe { merge_any(y, block, mode) }
+}
+
+/// # Safety
+/// As that of [`merge`], on a processor with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn merge_avx2<T: Number>(y: &Shared<'_, T>, block: Block<'_, T>, mode: ScatterMode) {
+    // SAFETY: as this function demands.
+    unsafe { merge_any(y, block, mode) }
+}
+
+/// # Safety
+/// As that of [`merge`].
+#[inline(always)]
+unsafe fn merge_any<T: Number>(y: &Shared<'_, T>, block: Block<'_, T>, mode: ScatterMode) {
     use ScatterMode::{Add, Assign, Max, Min, Mul};
     // The mode is known in each loop, which then takes whole vectors.
     // SAFETY: as this function demands.
@@ -164,6 +186,7 @@ unsafe fn merge<T: Number>(y: &Shared<'_, T>, block: Block<'_, T>, mode: Scatter
 ///
 /// # Safety
 /// As that of [`merge`].
+#[inline(always)]
 unsafe fn merge_by<T: Number>(
     y: &Shared<'_, T>,
     (targets, run, updates): Block<'_, T>,
@@ -179,7 +202,9 @@ unsafe fn merge_by<T: Number>(
     for (&target, from) in targets.iter().zip(updates.chunks_exact(run)) {
         // SAFETY: as this function demands.
         let to = unsafe { y.slice(target..target + run) };
-        to.iter_mut().zip(from).for_each(|(old, &new)| *old = by(*old, new));
+        for (old, &new) in to.iter_mut().zip(from) {
+            *old = by(*old, new);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::super::Nests;
 use super::PANELS;
 use crate::contraction::operands::Operands;
 use crate::contraction::shapes::Shape;
+use crate::contraction::slide::Slide;
 use crate::trace::{Number, StepError};
 
 /// Tiles whose lengths are candidates.
@@ -69,16 +70,25 @@ pub(super) struct Tile {
     pub(super) panels: Number,
 }
 
+/// A stage, and what of its terms one sum has.
+pub(super) struct Summed<'a> {
+    pub(super) stage: &'a Stage,
+    /// Extents of the axes of terms: the last ones of the stage.
+    pub(super) terms: &'a [usize],
+    /// Whether the last ones may be a window that is written out as a whole.
+    pub(super) windows: bool,
+    /// Whether the machine adds products by other instructions than it multiplies.
+    pub(super) adds_apart: bool,
+}
+
 impl Lengths {
-    /// The lengths for a stage, so many of whose axes of terms are in a sum. The caller says
-    /// whether these may be a window that is written out as a whole, and whether the machine adds
-    /// products by other instructions than it multiplies.
     pub(super) fn of(
-        (s, extents, windows, adds_apart): (&Stage, &[usize], bool, bool),
+        summed: &Summed<'_>,
         operands: &Operands,
         shapes: &[Shape],
         lanes: usize,
     ) -> Lengths {
+        let s = summed.stage;
         let shapes = &shapes[..shapes.len().min(SHAPES)];
         let all = |length: fn(&Shape) -> usize| distinct(shapes.iter().map(length));
         let best = &shapes[0];
@@ -96,7 +106,7 @@ impl Lengths {
         // Rows that share nothing but a panel read other columns for each of them: next to one
         // another these are the same lines, and threads have rows, as they have in other nests.
         // Where rows are few, threads would read most of them twice, for their windows.
-        let window = extents.iter().max().copied().unwrap_or(1);
+        let window = summed.terms.iter().max().copied().unwrap_or(1);
         let within_rows = !operands.shared && around >= MANY_WINDOWS * window;
         let places = if within_rows { [PANELS[1], PANELS[0]] } else { PANELS };
         Lengths {
@@ -104,13 +114,7 @@ impl Lengths {
             rows: all(|shape| shape.rows),
             vectors: panel,
             block: distinct([tiles(best), most].into_iter().chain(blocks)),
-            terms: terms(
-                extents,
-                s.extents().len() - rank,
-                windows.then_some(operands),
-                best,
-                adds_apart,
-            ),
+            terms: summed.written_out(operands, best),
             panels: places[..if around > 1 && has_panels { 2 } else { 1 }].to_vec(),
         }
     }
@@ -131,38 +135,37 @@ impl Lengths {
     }
 }
 
-/// Terms that are written out along each axis, of which a sum has `all`: a part of the last axis; or, if rows read vectors of
-/// their own, the last axes as a whole, which is a window whose terms share them, or else the axis
-/// along which it slides over rows.
-fn terms(
-    extents: &[usize],
-    all: usize,
-    windows: Option<&Operands>,
-    best: &Shape,
-    adds_apart: bool,
-) -> Vec<Vec<i64>> {
-    let most = if adds_apart { ONE_BY_ONE } else { UNROLLED };
-    let windows = windows.filter(|operands| !operands.shared);
-    let whole = match (windows, best.upper > 1) {
-        (None, _) => vec![false],
-        (Some(_), several) => vec![!several, several],
-    };
-    let ways = whole.iter().flat_map(|&window| most.map(|most| written_out(extents, window, most)));
-    let mut ways: Vec<Vec<usize>> = ways.collect();
-    // The terms of a block are the last ones of a sum, and not always all of an axis.
-    let slide = windows.and_then(|operands| operands.slide);
-    let slide = slide.and_then(|slide| {
-        let axis = slide.axis.checked_sub(all - extents.len())?;
-        (extents[axis] == slide.terms).then_some((axis, slide))
-    });
-    if let Some((axis, slide)) = slide.filter(|(axis, slide)| ways[0][*axis] < slide.terms) {
-        let mut slides = vec![1; extents.len()];
-        slides[axis] = slide.terms;
-        if slide.terms <= LONGEST_SLIDE {
-            ways.insert(0, slides);
+impl Summed<'_> {
+    /// Terms that are written out along each axis: a part of the last axis; or, if rows read vectors
+    /// of their own, the last axes as a whole, which is a window whose terms share them, or else the
+    /// axis along which it slides over rows.
+    fn written_out(&self, operands: &Operands, best: &Shape) -> Vec<Vec<i64>> {
+        let extents = self.terms;
+        let most = if self.adds_apart { ONE_BY_ONE } else { UNROLLED };
+        let windows = Some(operands).filter(|operands| self.windows && !operands.shared);
+        let whole = match (windows, best.upper > 1) {
+            (None, _) => vec![false],
+            (Some(_), several) => vec![!several, several],
+        };
+        let ways = whole.iter().flat_map(|&window| most.map(|n| written_out(extents, window, n)));
+        let mut ways: Vec<Vec<usize>> = ways.collect();
+        let slide = windows.and_then(|operands| self.slide(operands.slide?));
+        if let Some((axis, terms)) = slide.filter(|&(axis, terms)| ways[0][axis] < terms) {
+            let mut slides = vec![1; extents.len()];
+            slides[axis] = terms;
+            if terms <= LONGEST_SLIDE {
+                ways.insert(0, slides);
+            }
         }
+        (0..extents.len()).map(|axis| distinct(ways.iter().map(|way| way[axis]))).collect()
     }
-    (0..extents.len()).map(|axis| distinct(ways.iter().map(|way| way[axis]))).collect()
+
+    /// The axis of a slide among those of the sum, and its terms, if the sum has all of them.
+    fn slide(&self, slide: Slide) -> Option<(usize, usize)> {
+        let left_out = self.stage.extents().len() - self.stage.ty.rank() - self.terms.len();
+        let axis = slide.axis.checked_sub(left_out)?;
+        (self.terms[axis] == slide.terms).then_some((axis, slide.terms))
+    }
 }
 
 fn written_out(extents: &[usize], window: bool, most: usize) -> Vec<usize> {

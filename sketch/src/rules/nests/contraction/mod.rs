@@ -34,7 +34,7 @@ use crate::schedule::Rest;
 use crate::task::Sums;
 use crate::trace::{BlockVar, LoopVar, Number, Recorder, StepError};
 use crate::walk::{self, PARALLEL_WORK};
-use lengths::{Lengths, Tile, enough};
+use lengths::{Lengths, Summed, Tile, enough};
 use panels::Panel;
 use partial::Parts;
 
@@ -149,8 +149,9 @@ impl Plan {
         let terms = &s.reduce.as_ref()?.extents[..];
         let terms = parts.as_ref().map_or(terms, Parts::terms);
         let windows = !matches!(parts, Some(Parts::Nested(..)));
-        let of = (&s, terms, windows, adds_apart(machine, &s));
-        let mut lengths = Lengths::of(of, &operands, &shapes, lanes);
+        let adds_apart = adds_apart(machine, &s);
+        let summed = Summed { stage: &s, terms, windows, adds_apart };
+        let mut lengths = Lengths::of(&summed, &operands, &shapes, lanes);
         if near {
             lengths.panels = vec![PANELS[0]];
         }
