@@ -38,7 +38,7 @@ pub struct Lab {
     pub workload: String,
     /// The subgraph by its number; the one with the most operations, if none is named.
     pub subgraph: Option<usize>,
-    /// What is compared.
+    /// The strategies, and what each of their runs may do.
     pub plan: Plan,
     /// Leave weights in the order in which the model has them.
     pub no_layout: bool,

@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::tensor::byte_len;
 use crate::validate::bytes_of;
 
-/// What all clones of a model, and their sessions, share.
+/// The parts that all clones of a model, and their sessions, share.
 pub(crate) struct Parts {
     pub(crate) manifest: Manifest,
     /// One for each specialisation of the manifest.

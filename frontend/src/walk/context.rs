@@ -88,7 +88,7 @@ impl<'a> NodeCtx<'a> {
         self.gives_nibbles = true;
     }
 
-    /// What the outputs of the node stand for.
+    /// The bindings of the node's outputs.
     pub(super) fn bound(&self, outputs: Vec<ValueId>) -> Vec<Binding> {
         let moves = MOVING.contains(&self.node.op_type.as_str()) && self.is_of_nibbles(0);
         let of_nibbles = self.gives_nibbles || moves;

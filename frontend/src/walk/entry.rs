@@ -1,4 +1,4 @@
-//! What the walk must know of an operator.
+//! Operators as the walk must know them.
 
 use ansc_graph::ValueId;
 

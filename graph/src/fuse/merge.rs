@@ -5,8 +5,8 @@
 //! ->  compute(x, w, bias) -> conv, map = conv + bias, map_1 = max(map, 0)
 //! ```
 //!
-//! A tensor that is both factors of a product, which read it in two orders, is two inputs: schedules
-//! may lay each out as it is read.
+//! A tensor that is both factors of a product, which read it in two orders, is two inputs:
+//! schedules may lay each out as it is read.
 
 use std::collections::BTreeMap;
 

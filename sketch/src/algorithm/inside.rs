@@ -10,9 +10,9 @@
 //! conv[y, x, k]  = select(12 <= y and 12 <= x, tap_0[y - 12, x - 12, k], 0) + ..
 //! ```
 //!
-//! Windows that are wide apart miss the image with most of their taps. The padded image is not made.
-//! Bytes and halves are taken several at a time where that pays, as by [`dots`](super::dots); a
-//! convolution of groups does not count.
+//! Windows that are wide apart miss the image with most of their taps. The padded image is not
+//! made. Bytes and halves are taken several at a time where that pays, as by
+//! [`dots`](super::dots); a convolution of groups does not count.
 
 use std::ops::Range;
 
@@ -223,7 +223,7 @@ impl<'a> Sliding<'a> {
         Stage::reduction(&name, ty, Combiner::Sum, terms, body)
     }
 
-    /// What the stage that pads has at a place where the image is.
+    /// The element of the padding stage at a place where the image is.
     fn element_at(&self, at: &[Expr]) -> Expr {
         let moved = self.element.substitute(&|v| at.get(v.index()).cloned());
         moved.rewrite(&mut |e| match e {

@@ -8,9 +8,9 @@
 //! pad; conv; relu  =>  im2col: pad; columns; one product; relu
 //! ```
 //!
-//! `table` has a row for each. An algorithm is an instruction of a trace, so that a search finds out where which of them wins.
-//! Results may differ by rounding: see `winograd`, which a task may forbid ([`Sums`](crate::task::Sums)); those of
-//! integers do not.
+//! `table` has a row for each. An algorithm is an instruction of a trace, so that a search finds
+//! out where which of them wins. Results may differ by rounding: see `winograd`, which a task may
+//! forbid ([`Sums`](crate::task::Sums)); those of integers do not.
 
 pub(crate) mod convolution;
 pub(crate) mod dots;

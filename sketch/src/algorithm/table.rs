@@ -25,32 +25,81 @@ pub(super) enum Way {
     Winograd(Tile),
 }
 
-#[rustfmt::skip]
 pub(super) const TABLE: [Row; 20] = [
     // pad; conv => pad; transform; 16 products; transform back
-    row(Algorithm::Winograd2, "winograd_2", "Winograd F(2x2,3x3)", winograd(2, 3, Weights::Early, Numbers::Floats)),
+    row(
+        Algorithm::Winograd2,
+        "winograd_2",
+        "Winograd F(2x2,3x3)",
+        winograd(2, 3, Weights::Early, Numbers::Floats),
+    ),
     // the same for larger windows and strides, dealt out to more channels: 49 products
-    row(Algorithm::WinogradLarge, "winograd_large", "Winograd F(4x4,4x4)", winograd(4, 4, Weights::Early, Numbers::Floats)),
+    row(
+        Algorithm::WinogradLarge,
+        "winograd_large",
+        "Winograd F(4x4,4x4)",
+        winograd(4, 4, Weights::Early, Numbers::Floats),
+    ),
     // pad; conv => pad; transform; 36 products; transform back
-    row(Algorithm::Winograd4, "winograd_4", "Winograd F(4x4,3x3)", winograd(4, 3, Weights::Early, Numbers::Floats)),
+    row(
+        Algorithm::Winograd4,
+        "winograd_4",
+        "Winograd F(4x4,3x3)",
+        winograd(4, 3, Weights::Early, Numbers::Floats),
+    ),
     // the same, with weights transformed in each run
-    row(Algorithm::Winograd4Late, "winograd_4_late", "Winograd F(4x4,3x3), weights transformed in each run", winograd(4, 3, Weights::Late, Numbers::Floats)),
+    row(
+        Algorithm::Winograd4Late,
+        "winograd_4_late",
+        "Winograd F(4x4,3x3), weights transformed in each run",
+        winograd(4, 3, Weights::Late, Numbers::Floats),
+    ),
     // the same as the first, of bytes which become words, exactly
-    row(Algorithm::Winograd2Words, "winograd_2_words", "Winograd F(2x2,3x3) of words, exactly", winograd(2, 3, Weights::Early, Numbers::Words)),
+    row(
+        Algorithm::Winograd2Words,
+        "winograd_2_words",
+        "Winograd F(2x2,3x3) of words, exactly",
+        winograd(2, 3, Weights::Early, Numbers::Words),
+    ),
     // pad; conv => pad; columns; one product
     row(Algorithm::Im2col, "im2col", "im2col", Way::Convolution(im2col::rewrite)),
     // pad; conv => pad; one product with columns for each tap; their sums
     row(Algorithm::Taps, "taps", "columns for each tap", Way::Convolution(taps::rewrite)),
     // pad; conv => for each tap a product where it meets the image; their sums
-    row(Algorithm::Inside, "inside", "each tap where it meets the image", Way::Any(inside::rewrite)),
+    row(
+        Algorithm::Inside,
+        "inside",
+        "each tap where it meets the image",
+        Way::Any(inside::rewrite),
+    ),
     // u8 by i8 product => one whose terms are four bytes by four bytes
-    row(Algorithm::Dot4, "dot4", "four bytes at a time", Way::Any(|task| dots::rewrite(task, Terms::Quads))),
+    row(
+        Algorithm::Dot4,
+        "dot4",
+        "four bytes at a time",
+        Way::Any(|task| dots::rewrite(task, Terms::Quads)),
+    ),
     // u8 by i8 product => one whose terms are two words by two words
-    row(Algorithm::Dot2, "dot2", "two words at a time", Way::Any(|task| dots::rewrite(task, Terms::Pairs))),
+    row(
+        Algorithm::Dot2,
+        "dot2",
+        "two words at a time",
+        Way::Any(|task| dots::rewrite(task, Terms::Pairs)),
+    ),
     // bf16 product => one whose terms are two halves by two halves
-    row(Algorithm::DotBf16, "dot_bf16", "two halves at a time", Way::Any(|task| dots::rewrite(task, Terms::Halves))),
+    row(
+        Algorithm::DotBf16,
+        "dot_bf16",
+        "two halves at a time",
+        Way::Any(|task| dots::rewrite(task, Terms::Halves)),
+    ),
     // f32 by 4 bits => products of integers, block by block, with weights that stay narrow
-    row(Algorithm::Narrow, "narrow", "integers of few bits, block by block", Way::Any(narrow::rewrite)),
+    row(
+        Algorithm::Narrow,
+        "narrow",
+        "integers of few bits, block by block",
+        Way::Any(narrow::rewrite),
+    ),
     // sum of groups => a sum with an axis of its own for groups
     row(Algorithm::Groups, "groups", "columns of each group apart", Way::Any(groups::rewrite)),
     // max of a window => of each column of the window, then of those of a row
@@ -66,7 +115,12 @@ pub(super) const TABLE: [Row; 20] = [
     // f16 product => a product of two matrices as the warps of a GPU multiply them
     row(Algorithm::Matrices, "matrices", "matrices of tensor cores", Way::Any(matrices::rewrite)),
     // the same of parts of the terms, and sums of the parts
-    row(Algorithm::MatricesInParts, "matrices_in_parts", "matrices of tensor cores, sums in parts", Way::Any(matrices::rewrite_in_parts)),
+    row(
+        Algorithm::MatricesInParts,
+        "matrices_in_parts",
+        "matrices of tensor cores, sums in parts",
+        Way::Any(matrices::rewrite_in_parts),
+    ),
 ];
 
 const fn row(algorithm: Algorithm, name: &'static str, in_words: &'static str, way: Way) -> Row {

@@ -1,4 +1,4 @@
-//! What measurements taught about prices.
+//! Corrections of prices, which measurements taught.
 
 use std::sync::Arc;
 

@@ -64,7 +64,7 @@ pub struct Plan {
 /// A plan, and the machine that it is for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is compared.
+    /// The strategies, and what each of their runs may do.
     pub plan: Plan,
     /// Name of the machine, for the records.
     pub target: String,
@@ -143,6 +143,7 @@ impl Lab<'_> {
         let mut done: Vec<Run> = vec![];
         for seed in 0..options.plan.seeds {
             let mut runs = options
+                .plan
                 .strategies
                 .iter()
                 .map(|contender| Run::new(task, contender, seed, options, &known))
