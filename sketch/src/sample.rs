@@ -1,7 +1,8 @@
 //! From a trace to the program that it stands for.
 //!
 //! ```text
-//! trace of a task --replay, what is undecided is drawn--> schedule --postprocess--> program, packed constants
+//! trace of a task --replay, what is undecided is drawn--> schedule
+//!     --postprocess--> program, packed constants
 //! ```
 
 use std::sync::Arc;

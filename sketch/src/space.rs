@@ -1,7 +1,8 @@
 //! The space of a task's schedules.
 //!
 //! ```text
-//! Task --sketches--> traces without decisions --sample--> trace with decisions, program, packed constants
+//! Task --sketches--> traces without decisions
+//!     --sample--> trace with decisions, program, packed constants
 //! ```
 //!
 //! All sketches come from [rules](crate::rules): those that write down to vectors and threads, also

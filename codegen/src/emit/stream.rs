@@ -85,9 +85,9 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-/// Whether parts of a line are written one after the other. With several writers, as of a join, each
-/// may write its part of all lines first: then every line goes to memory in parts, which takes ten
-/// times as long.
+/// Whether parts of a line are written one after the other. With several writers, as of a join,
+/// each may write its part of all lines first: then every line goes to memory in parts, which takes
+/// ten times as long.
 fn has_one_writer(program: &Program, buffer: BufId) -> bool {
     let writes = |block: &&Block| block.body.writes().iter().any(|w| w.buffer == buffer);
     program.blocks().into_iter().filter(writes).count() == 1

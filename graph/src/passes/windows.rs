@@ -5,8 +5,8 @@
 //! conv(x, w)  ->  conv(x, w[.., 5..6]), without that padding
 //! ```
 //!
-//! Where a window is larger than its input, its first and its last taps may lie outside of the input
-//! for each result: they multiply zeros. Those between the taps that are left stay.
+//! Where a window is larger than its input, its first and its last taps may lie outside of the
+//! input for each result: they multiply zeros. Those between the taps that are left stay.
 
 use super::rewrite::{add, built, set_op};
 use super::{Options, PassError};
@@ -74,7 +74,8 @@ mod tests {
     use crate::ops::conv::conv;
     use crate::passes::testing::{Builder, check};
 
-    /// The window that is left of a convolution of `[2, 3, 9, extent]`, whose results stay the same.
+    /// The window that is left of a convolution of `[2, 3, 9, extent]`, whose results stay the
+    /// same.
     fn left(extent: usize, kernel: usize, pads: [usize; 2], by: [usize; 2]) -> Vec<usize> {
         let mut b = Builder::new(31);
         let x = b.input(&[2, 3, 9, extent]);

@@ -3,7 +3,8 @@
 //! In: any program, and which of its loops are over terms. Out: the same number for programs that
 //! differ in names of buffers, blocks and variables, or in the numbers of variables, only; and, but
 //! for chance, another one for all others. It is written to files: what goes into it must not
-//! change. [`code`] makes a program plain before, so that programs of the same code have one number.
+//! change. [`code`] makes a program plain before, so that programs of the same code have one
+//! number.
 
 mod code;
 

@@ -42,8 +42,8 @@ fn outer(name: &str, rows: usize, lanes: usize) -> Intrinsic {
     in_order(name, description, &order)
 }
 
-/// The implementation is the description with its loops in another order: for each, its place in the
-/// description, and how it is executed.
+/// The implementation is the description with its loops in another order: for each, its place in
+/// the description, and how it is executed.
 fn in_order(name: &str, description: Program, order: &[(usize, ForKind)]) -> Intrinsic {
     let (mut loops, mut step) = (vec![], description.body.clone());
     while let [Stmt::For(l)] = &step[..] {

@@ -4,7 +4,8 @@
 //!    each of which takes vectors of that many elements where they fit;
 //! 2. nests that nothing is bound of get a thread for each element, or a few;
 //! 3. loops that carry [`PIPELINE`](crate::notes::PIPELINE) are pipelined;
-//! 4. loops over registers are written out, and others as far as [`UNROLL`](crate::notes::UNROLL) says;
+//! 4. loops over registers are written out, and others as far as [`UNROLL`](crate::notes::UNROLL)
+//!    says;
 //! 5. the program is lowered: races and sizes are checked there.
 //!
 //! A program with fewer threads than a loop's [`FEWEST_THREADS`] is refused before all that.

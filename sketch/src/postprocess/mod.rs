@@ -10,8 +10,8 @@
 //!    many as give enough iterations, or as a block's [`PARALLEL`](crate::notes::PARALLEL) says;
 //! 5. `vectorize`: the innermost spatial loop of each block becomes a vector of as many registers
 //!    as a block's [`VECTORS`](crate::notes::VECTORS) says;
-//! 6. `unroll`: loops around a block that carries [`UNROLL`](crate::notes::UNROLL) are written out up to that many
-//!    iterations.
+//! 6. `unroll`: loops around a block that carries [`UNROLL`](crate::notes::UNROLL) are written out
+//!    up to that many iterations.
 //!
 //! A step that a primitive refuses is left out; the program stays valid.
 

@@ -5,7 +5,8 @@
 //! are, and some between ([`Blocks`]). Checked for every access of every thread that runs: indices
 //! in bounds, iterators in their ranges, nothing read from shared or local memory that nothing
 //! wrote, and between two barriers no element that two threads touch and one writes. Global memory
-//! counts as written, with zeros; whether results are complete is for [`run`](crate::exec::run) to say.
+//! counts as written, with zeros; whether results are complete is for [`run`](crate::exec::run) to
+//! say.
 //!
 //! Where indices and guards follow from loops and threads alone, nothing is computed: all threads
 //! of a block go through a statement together (`team`), and each access over those loops only that

@@ -136,9 +136,9 @@ impl Lengths {
 }
 
 impl Summed<'_> {
-    /// Terms that are written out along each axis: a part of the last axis; or, if rows read vectors
-    /// of their own, the last axes as a whole, which is a window whose terms share them, or else the
-    /// axis along which it slides over rows.
+    /// Terms that are written out along each axis: a part of the last axis; or, if rows read
+    /// vectors of their own, the last axes as a whole, which is a window whose terms share them, or
+    /// else the axis along which it slides over rows.
     fn written_out(&self, operands: &Operands, best: &Shape) -> Vec<Vec<i64>> {
         let extents = self.terms;
         let most = if self.adds_apart { ONE_BY_ONE } else { UNROLLED };
