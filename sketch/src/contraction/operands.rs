@@ -81,7 +81,8 @@ impl Operands {
             panels.iter().any(|p| p.buffer == buffer && p.indices == i)
         };
         let padded = group.is_none() && walked.into_iter().all(is_padded);
-        let slide = rows.last().and_then(|row| Slide::of(s, *row, vector));
+        let own = rows.last().filter(|_| !shared);
+        let slide = own.and_then(|row| Slide::of(s, *row, vector));
         Operands { panels, fixed_axes, panel_limit, crossed, shared, once, slide, padded }
     }
 

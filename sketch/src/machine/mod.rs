@@ -5,7 +5,7 @@ mod parts;
 
 pub use correction::{Correction, Corrects};
 pub use parts::Parts;
-pub(crate) use parts::{CACHES, NOT_HIDDEN};
+pub(crate) use parts::{CACHES, NOT_HIDDEN, again};
 
 /// A processor, for schedules.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

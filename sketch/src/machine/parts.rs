@@ -17,6 +17,11 @@ pub(crate) const CACHES: [Cache; 3] = [
     Cache { bytes: 8e6, per_cycle: 4.0 },
 ];
 
+/// Cycles in which a byte comes that was used before so many others.
+pub(crate) fn again(others: f64) -> f64 {
+    CACHES.iter().filter(|cache| others > cache.bytes).map(|cache| 1.0 / cache.per_cycle).sum()
+}
+
 /// The parts that the price of a program is made of.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Parts {

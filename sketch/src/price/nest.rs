@@ -1,6 +1,6 @@
 //! A block, the loops around it, and what it reaches of its buffers.
 
-use ansc_graph::{BufId, Expr, VarId, arith};
+use ansc_graph::{BufId, Expr, TensorType, VarId, arith};
 
 use crate::program::{Block, Body, For, ForKind, Program, Stmt};
 
@@ -30,10 +30,18 @@ pub enum Stride {
 /// The first and the last place along each axis of a buffer.
 pub type Part = Vec<(i64, i64)>;
 
+/// Bytes of a line of a cache.
+pub(crate) const LINE: f64 = 64.0;
+
 /// Bytes of a part of a buffer, in whole pieces of 64 bytes.
 pub(super) fn part_bytes(program: &Program, buffer: BufId, part: &Part) -> f64 {
     let buffer = program.buffer(buffer);
-    let shape = &buffer.ty.shape;
+    bytes_of(&buffer.ty, if buffer.scope.is_private() { 1.0 } else { LINE }, part)
+}
+
+/// Bytes of a part of a tensor, in whole pieces of `line` bytes.
+pub(crate) fn bytes_of(ty: &TensorType, line: f64, part: &Part) -> f64 {
+    let shape = &ty.shape;
     let length =
         |(&(low, high), &n): (&(i64, i64), &usize)| ((high - low + 1).max(1) as f64).min(n as f64);
     let extents: Vec<f64> = part.iter().zip(shape).map(length).collect();
@@ -41,8 +49,7 @@ pub(super) fn part_bytes(program: &Program, buffer: BufId, part: &Part) -> f64 {
     let whole = extents.iter().zip(shape).rev().take_while(|(e, n)| **e >= **n as f64).count();
     let (rows, row) = extents.split_at(extents.len().saturating_sub(whole + 1));
     let (rows, row) = (rows.iter().product::<f64>(), row.iter().product::<f64>());
-    let line = if buffer.scope.is_private() { 1.0 } else { 64.0 };
-    rows * (row * buffer.ty.dtype.size() as f64 / line).ceil() * line
+    rows * (row * ty.dtype.size() as f64 / line).ceil() * line
 }
 
 /// Every block below a statement.

@@ -9,6 +9,7 @@ use ansc_graph::{Expr, Stage};
 
 use super::super::Nests;
 use super::PANELS;
+use super::order::Order;
 use crate::contraction::operands::Operands;
 use crate::contraction::shapes::Shape;
 use crate::contraction::slide::Slide;
@@ -87,6 +88,7 @@ impl Lengths {
         operands: &Operands,
         shapes: &[Shape],
         lanes: usize,
+        order: Option<Order>,
     ) -> Lengths {
         let s = summed.stage;
         let shapes = &shapes[..shapes.len().min(SHAPES)];
@@ -109,13 +111,16 @@ impl Lengths {
         let window = summed.terms.iter().max().copied().unwrap_or(1);
         let within_rows = !operands.shared && around >= MANY_WINDOWS * window;
         let places = if within_rows { [PANELS[1], PANELS[0]] } else { PANELS };
+        let cheapest = order.map(|order| order.panels as usize);
+        let places = distinct(cheapest.into_iter().chain(places.map(|place| place as usize)));
+        let block = order.and_then(|order| order.block);
         Lengths {
             upper: all(|shape| shape.upper),
             rows: all(|shape| shape.rows),
             vectors: panel,
-            block: distinct([tiles(best), most].into_iter().chain(blocks)),
+            block: distinct(block.into_iter().chain([tiles(best), most]).chain(blocks)),
             terms: summed.written_out(operands, best),
-            panels: places[..if around > 1 && has_panels { 2 } else { 1 }].to_vec(),
+            panels: if around > 1 && has_panels { places } else { places[..1].to_vec() },
         }
     }
 

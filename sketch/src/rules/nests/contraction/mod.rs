@@ -19,6 +19,7 @@
 
 mod lengths;
 mod nested;
+mod order;
 mod panels;
 mod partial;
 
@@ -44,8 +45,8 @@ const OUTER: &str = "outer";
 const ROWS: &str = "rows";
 const VECTORS: &str = "vectors";
 
-/// Places of loops around tiles. Panels stay in the cache while rows stream by, or the other way
-/// round.
+/// Places of loops around tiles. Panels come before all others but blocks of rows, after all
+/// others, or before every second place between, which leaves room for them.
 const BLOCK: i64 = 100;
 const PANELS: [i64; 2] = [200, 500];
 const FREE: i64 = 300;
@@ -151,7 +152,11 @@ impl Plan {
         let windows = !matches!(parts, Some(Parts::Nested(..)));
         let adds_apart = adds_apart(machine, &s);
         let summed = Summed { stage: &s, terms, windows, adds_apart };
-        let mut lengths = Lengths::of(&summed, &operands, &shapes, lanes);
+        let around =
+            order::Around { compute, machine, stage: &s, operands: &operands, shape: &shape };
+        let is_copied = near || !operands.shared || panels.is_empty();
+        let order = if is_copied { None } else { around.best() };
+        let mut lengths = Lengths::of(&summed, &operands, &shapes, lanes, order);
         if near {
             lengths.panels = vec![PANELS[0]];
         }
@@ -250,7 +255,7 @@ impl Plan {
             place(r, l, i.into())?;
         }
         for (i, &l) in free.iter().enumerate() {
-            inside(r, l, FREE + i as i64)?;
+            inside(r, l, FREE + 2 * i as i64)?;
         }
         place(r, columns[0], tile.panels)?;
         match self.near {
