@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn blocks_of_many_rows_stay_in_the_cache() {
         let order = product([25088, 128, 128]).unwrap();
-        let tile = 4 * 128 * 4;
+        let tile = 6 * 128 * 4;
         assert_eq!(order, Order { panels: PANELS[0], block: Some((128 << 10) / tile) });
     }
 
